@@ -1,0 +1,11 @@
+"""Data sources and how they become a sequence of tasks.
+
+>>> from perdure import tasks
+>>> benchmark = tasks.load("split-digits", order_seed=1, curriculum=[0, 1, 2, 3, 4, 0])
+"""
+
+from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
+from perdure.tasks.loading import describe, load, names
+from perdure.tasks.registry import Description
+
+__all__ = ["Benchmark", "Description", "Examples", "Scenario", "Task", "describe", "load", "names"]

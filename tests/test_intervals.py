@@ -57,6 +57,12 @@ def test_coverage_of_the_nominal_95_percent(runs, kind):
     assert lowest <= coverage <= 0.97
 
 
+def test_bounds_cut_off_what_cannot_be():
+    result = metrics.interval([0.9, 1.0], bounds=(0, 1))
+    assert result.high == 1
+    assert result.low == metrics.interval([0.9, 1.0]).low
+
+
 def test_a_bad_level_is_refused():
     with pytest.raises(InputError, match="level"):
         metrics.interval([0.1, 0.2], level=95)

@@ -36,9 +36,7 @@ def test_split_digits_holds_every_digit_once_with_its_own_label() -> None:
             assert [expected[image.tobytes()] for image in part.x] == part.y.tolist()
             seen += [image.tobytes() for image in part.x]
     assert len(seen) == 1797
-    assert sorted(seen) == sorted(
-        np.rint(image * 255 / 16).astype(np.uint8).tobytes() for image in DIGITS.data
-    )
+    assert sorted(seen) == sorted(np.rint(image * 255 / 16).astype(np.uint8).tobytes() for image in DIGITS.data)
     assert benchmark.outputs == 10
     assert benchmark.class_names == tuple("0123456789")
     assert benchmark.curriculum == (0, 1, 2, 3, 4)
@@ -151,10 +149,7 @@ def test_fingerprint_follows_what_the_learner_sees_and_nothing_else() -> None:
 
 def test_fingerprint_and_data_sum_are_the_same_on_every_machine() -> None:
     benchmark = tasks.load("split-digits")
-    assert (
-        benchmark.provenance["data_sha256"]
-        == "6b634a0b44566e5fd4a23f929de9a03a68109bd1019bb3ac0d50256647697441"
-    )
+    assert benchmark.provenance["data_sha256"] == "6b634a0b44566e5fd4a23f929de9a03a68109bd1019bb3ac0d50256647697441"
     big = benchmark.tasks[0].train
     swapped = tasks.Examples(big.x, big.y.astype(">i8"))
     assert swapped.digest == big.digest
@@ -162,9 +157,7 @@ def test_fingerprint_and_data_sum_are_the_same_on_every_machine() -> None:
 
 
 def test_provenance_is_plain_json_and_rebuilds_the_benchmark() -> None:
-    benchmark = tasks.load(
-        "split-digits", order_seed=4, per_class=9, curriculum=(0, 1, 0), validation=0.3, seed=2
-    )
+    benchmark = tasks.load("split-digits", order_seed=4, per_class=9, curriculum=(0, 1, 0), validation=0.3, seed=2)
     told = json.loads(json.dumps(dict(benchmark.provenance)))
     again = tasks.load(
         told["source"],

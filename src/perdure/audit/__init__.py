@@ -8,9 +8,20 @@ from typing import Any
 
 from perdure.audit.criteria import audit_runs, measure_run
 from perdure.audit.results import FILE, MEASURES, Audit, LearnerAudit, Measure
+from perdure.metrics import Interval
 from perdure.record import Record, find_records
 
-__all__ = ["FILE", "MEASURES", "Audit", "LearnerAudit", "Measure", "audit_records", "audit_runs", "measure_run"]
+__all__ = [
+    "FILE",
+    "MEASURES",
+    "Audit",
+    "Interval",
+    "LearnerAudit",
+    "Measure",
+    "audit_records",
+    "audit_runs",
+    "measure_run",
+]
 
 
 def audit_records(paths: str | Path | Sequence[str | Path], **options: Any) -> Audit:

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure import metrics
-from perdure.audit.results import Audit, LearnerAudit
+from perdure.audit.results import MEASURES, Audit, LearnerAudit
 from perdure.errors import InputError
 from perdure.metrics import CRITERIA, Interval, Missing, interval
 from perdure.record import Cost, Measurements
 
+WINDOW = 10
 Weights = str | Mapping[str, float]
 
 
@@ -24,8 +25,7 @@ def measure_run(run: Measurements, count_teachers: bool = False) -> dict[str, fl
         return {
             "average_accuracy": metrics.average_accuracy(table, visits),
             "forgetting": metrics.average_forgetting(table, curriculum=visits),
-            "min_accuracy": metrics.min_accuracy(table, visits),
-            "worst_case_accuracy": metrics.worst_case_accuracy(table, visits),
+            **_stability_gap(run),
             "backward_transfer": metrics.backward_transfer(table, curriculum=visits),
             "A": metrics.accuracy(table, visits),
             "REM": metrics.remembering(table, visits),
@@ -35,6 +35,21 @@ def measure_run(run: Measurements, count_teachers: bool = False) -> dict[str, fl
         }
     except InputError as error:
         raise InputError(f"{run.run}: {error}") from None
+
+
+def _stability_gap(run: Measurements) -> dict[str, float]:
+    if run.evaluations is None:
+        return {
+            "min_accuracy": metrics.min_accuracy(run.table, run.curriculum),
+            "worst_case_accuracy": metrics.worst_case_accuracy(run.table, run.curriculum),
+        }
+    values, trained = run.evaluations.values, run.evaluations.trained
+    return {
+        "min_accuracy": metrics.min_accuracy(values, trained),
+        "worst_case_accuracy": metrics.worst_case_accuracy(values, trained),
+        "windowed_forgetting": metrics.windowed_forgetting(values, WINDOW),
+        "windowed_plasticity": metrics.windowed_plasticity(values, WINDOW),
+    }
 
 
 def _efficiency(run: Measurements, count_teachers: bool) -> dict[str, float]:
@@ -115,9 +130,11 @@ def _audit_learner(
         learner=first.learner,
         benchmark=first.benchmark,
         runs=tuple(run.run for run in runs),
-        measures={name: interval([values[name] for values in per_run]) for name in per_run[0]},
+        measures={
+            name: interval([values[name] for values in per_run], bounds=MEASURES[name].bounds) for name in per_run[0]
+        },
         scores={
-            name: interval([metrics.cl_score(values, vector, renormalise) for values in criteria])
+            name: interval([metrics.cl_score(values, vector, renormalise) for values in criteria], bounds=(0, 1))
             for name, vector in weights.items()
         },
         stability={name: _stability(criteria, vector, renormalise) for name, vector in weights.items()},

@@ -26,16 +26,21 @@ class Measure:
     label: str
     higher_is_better: bool
     meaning: str
+    bounds: tuple[float, float] = (0.0, 1.0)
 
 
 MEASURES: Mapping[str, Measure] = {
     "average_accuracy": Measure("average accuracy", True, "mean accuracy over all tasks after the last one"),
-    "forgetting": Measure("forgetting", False, "drop from the best earlier accuracy to the last, over old tasks"),
+    "forgetting": Measure(
+        "forgetting", False, "drop from the best earlier accuracy to the last, over old tasks", (-1, 1)
+    ),
     "min_accuracy": Measure("lowest accuracy", True, "lowest accuracy on each old task after its training, averaged"),
     "worst_case_accuracy": Measure(
         "worst-case accuracy", True, "the current task and the worst moments of the old ones"
     ),
-    "backward_transfer": Measure("BWT", True, "change of earlier tasks' accuracy by learning later ones"),
+    "windowed_forgetting": Measure("WF10", False, "largest drop of a task within 10 evaluations, averaged over tasks"),
+    "windowed_plasticity": Measure("WP10", True, "largest rise of a task within 10 evaluations, averaged over tasks"),
+    "backward_transfer": Measure("BWT", True, "change of earlier tasks' accuracy by learning later ones", (-1, 1)),
     "A": Measure("A", True, "accuracy on all tasks seen so far, averaged over time"),
     "REM": Measure("REM", True, "remembering: 1 minus the negative backward transfer"),
     "BWT+": Measure("BWT+", True, "positive backward transfer"),

@@ -112,7 +112,7 @@ def _long_run(
     path: Path, run: tuple[str, str], cells: dict[tuple[int, int], float], trained: dict[int, int]
 ) -> Measurements:
     steps = max(after for after, _ in cells)
-    tasks = max(max(task for _, task in cells), *trained.values(), 1)
+    tasks = max(*(task for _, task in cells), *trained.values(), 1)
     table = np.full((steps + 1, tasks), np.nan)
     for (after, task), value in cells.items():
         table[after, task - 1] = value

@@ -34,11 +34,13 @@ class Interval:
             return "–"
         if self.method == "none":
             return f"{self.mean:.4f}"
-        return f"{self.mean:.4f} [{self.low:.4f}, {self.high:.4f}]"
+        return f"{self.mean:.4f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def interval(values: Any, level: float = 0.95, seed: int = 0) -> Interval:
-    """Return the mean over runs with its two-sided interval.
+def interval(
+    values: Any, level: float = 0.95, seed: int = 0, bounds: tuple[float, float] = (-math.inf, math.inf)
+) -> Interval:
+    """Return the mean over runs with its two-sided interval, cut off at the ``bounds`` of what is measured.
 
     Below ten runs Student's t, because a percentile bootstrap of so few covers far less than it says (.48, .75 and .84
     instead of .95 at 2, 3 and 5 runs). From ten runs on the studentised bootstrap, which also follows skewed values: measured
@@ -59,6 +61,7 @@ def interval(values: Any, level: float = 0.95, seed: int = 0) -> Interval:
     if n == 1:
         return Interval(mean, math.nan, math.nan, 1, "none", "one run has no interval", level)
     low, high = _student(array, level) if n < FEW_RUNS else _studentised_bootstrap(array, level, seed)
+    low, high = max(low, bounds[0]), min(high, bounds[1])
     return Interval(mean, low, high, n, "t" if n < FEW_RUNS else "bootstrap", None, level)
 
 

@@ -80,9 +80,7 @@ def describe(name: str) -> Description:
     return _entry(name).description
 
 
-def build(
-    name: str, *, input_shape: Sequence[int], outputs: int, seed: int = 0, width: int | None = None
-) -> Network:
+def build(name: str, *, input_shape: Sequence[int], outputs: int, seed: int = 0, width: int | None = None) -> Network:
     """Make a network on the CPU, its parameters drawn from ``seed`` alone.
 
     ``input_shape`` is the shape of one example, without the batch dimension. The global random state is left

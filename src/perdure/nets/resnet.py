@@ -50,9 +50,7 @@ def zero_padding(inputs: int, outputs: int, *, stride: int) -> nn.Module:
     if stride == 1 and inputs == outputs:
         return nn.Identity()
     before = (outputs - inputs) // 2
-    return chain(
-        pick=nn.AvgPool2d(1, stride), pad=nn.ZeroPad3d((0, 0, 0, 0, before, outputs - inputs - before))
-    )
+    return chain(pick=nn.AvgPool2d(1, stride), pad=nn.ZeroPad3d((0, 0, 0, 0, before, outputs - inputs - before)))
 
 
 def stages(
@@ -63,10 +61,7 @@ def stages(
     for number, (outputs, count) in enumerate(zip(channels, counts, strict=True), start=1):
         strides = [2 if number > 1 and position == 0 else 1 for position in range(count)]
         made[f"stage{number}"] = nn.Sequential(
-            *(
-                block(outputs if position else inputs, outputs, stride)
-                for position, stride in enumerate(strides)
-            )
+            *(block(outputs if position else inputs, outputs, stride) for position, stride in enumerate(strides))
         )
         inputs = outputs
     return made
@@ -83,9 +78,7 @@ def resnet18(shape: tuple[int, ...], outputs: int, width: int) -> Network:
     """ResNet-18 with a 3 x 3 stride-1 stem and no max-pooling; drawn by PyTorch's default, as peers do."""
 
     def block(inputs: int, channels: int, stride: int) -> BasicBlock:
-        return BasicBlock(
-            inputs, channels, stride=stride, shortcut=projection(inputs, channels, stride=stride)
-        )
+        return BasicBlock(inputs, channels, stride=stride, shortcut=projection(inputs, channels, stride=stride))
 
     body = chain(
         stem=convolution(shape[0], width),
@@ -102,9 +95,7 @@ def cifar_resnet(shape: tuple[int, ...], outputs: int, width: int, *, depth: int
     """Three stages of (depth - 2) / 6 basic blocks with shortcut A (He et al. 2016, section 4.2)."""
 
     def block(inputs: int, channels: int, stride: int) -> BasicBlock:
-        return BasicBlock(
-            inputs, channels, stride=stride, shortcut=zero_padding(inputs, channels, stride=stride)
-        )
+        return BasicBlock(inputs, channels, stride=stride, shortcut=zero_padding(inputs, channels, stride=stride))
 
     body = chain(
         stem=convolution(shape[0], width),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,14 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Evaluations:
+    """Accuracies (evaluations x tasks) in time order, and the task that was being learned at each."""
+
+    values: FloatArray
+    trained: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Measurements:
     """Accuracies (steps x tasks), the curriculum (0-based), accuracies before any training, and costs."""
 
@@ -52,7 +60,9 @@ class Measurements:
     cost: Cost | None = None
     lifetime_bits: float | None = None
     benchmark: str = ""
-    task_names: tuple[str, ...] = field(default=())
+    task_names: tuple[str, ...] = ()
+    evaluations: Evaluations | None = None
+    """More than one evaluation a step, where they were taken."""
 
 
 def check_curriculum(curriculum: Sequence[int] | None, tasks: int) -> tuple[int, ...]:

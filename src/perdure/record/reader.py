@@ -11,12 +11,25 @@ import numpy as np
 
 from perdure.errors import InputError
 from perdure.record.files import index_in, number_in, read_json, read_rows
-from perdure.record.measurements import Cost, FloatArray, Measurements
-from perdure.record.schema import ACCURACY, ACCURACY_COLUMNS, COST, MANIFEST, SCHEMA, Checkpoint, Manifest
+from perdure.record.measurements import Cost, Evaluations, FloatArray, Measurements
+from perdure.record.schema import (
+    ACCURACY,
+    ACCURACY_COLUMNS,
+    COST,
+    EVALUATION_COLUMNS,
+    EVALUATIONS,
+    MANIFEST,
+    SCHEMA,
+    Checkpoint,
+    Manifest,
+)
 from perdure.record.tensors import load_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+EvaluationRow = tuple[int, int, int, int, float]
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,8 @@ class Record:
     table: FloatArray
     initial: FloatArray | None
     cost: Cost | None
+    within: tuple[EvaluationRow, ...] = ()
+    """Evaluations within steps, as in the file: (step, trained task, batches learned in it, task, accuracy), 1-based."""
 
     @classmethod
     def open(cls, path: str | Path) -> Record:
@@ -39,7 +54,8 @@ class Record:
         manifest = _read_manifest(path)
         accuracies = _read_accuracies(path / ACCURACY, manifest)
         initial = accuracies[0] if not np.isnan(accuracies[0]).all() else None
-        return cls(path, manifest, accuracies[1:], initial, _read_cost(path / COST, manifest.steps_done))
+        cost = _read_cost(path / COST, manifest.steps_done)
+        return cls(path, manifest, accuracies[1:], initial, cost, tuple(read_evaluations(path / EVALUATIONS, manifest)))
 
     @property
     def complete(self) -> bool:
@@ -60,6 +76,19 @@ class Record:
             lifetime_bits=manifest.lifetime_bits,
             benchmark=manifest.benchmark,
             task_names=manifest.tasks,
+            evaluations=self._all_evaluations() if self.within else None,
+        )
+
+    def _all_evaluations(self) -> Evaluations:
+        """Return what was measured within and after each step, in time order."""
+        rows: dict[tuple[int, float], FloatArray] = {(step + 1, np.inf): row for step, row in enumerate(self.table)}
+        for step, _, batches, task, accuracy in self.within:
+            row = rows.setdefault((step, float(batches)), np.full(len(self.manifest.tasks), np.nan))
+            row[task - 1] = accuracy
+        ordered = sorted(rows)
+        return Evaluations(
+            values=np.array([rows[key] for key in ordered]),
+            trained=tuple(self.manifest.curriculum[step - 1] for step, _ in ordered),
         )
 
     def checkpoint(self, step: int) -> dict[str, Tensor]:
@@ -136,6 +165,25 @@ def _read_accuracies(file: Path, manifest: Manifest) -> FloatArray:
         if after <= manifest.steps_done:
             table[after, task - 1] = value
     return table
+
+
+def read_evaluations(file: Path, manifest: Manifest) -> list[EvaluationRow]:
+    """Return the rows of the evaluations within steps, those of steps not committed left out."""
+    if not file.exists():
+        return []
+    header, *rows = read_rows(file)
+    if tuple(header) != EVALUATION_COLUMNS:
+        raise InputError(f"{file}: expected the columns {','.join(EVALUATION_COLUMNS)}, found {','.join(header)}")
+    result = []
+    for number, row in enumerate(rows, start=2):
+        during, trained, batches, task = (
+            index_in(file, number, column, cell) for column, cell in zip(header[:4], row[:4], strict=True)
+        )
+        if task > len(manifest.tasks):
+            raise InputError(f"{file}: row {number}, column 'task': there is no task {task}")
+        if during <= manifest.steps_done:
+            result.append((during, trained, batches, task, number_in(file, number, "accuracy", row[4])))
+    return result
 
 
 def _read_cost(file: Path, steps_done: int) -> Cost | None:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import InputError
 from perdure.record.files import read_rows, write_json, write_table
 from perdure.record.measurements import Cost, check_curriculum
-from perdure.record.reader import Record
+from perdure.record.reader import Record, read_evaluations
 from perdure.record.schema import (
     ACCURACY,
     ACCURACY_COLUMNS,
     COST,
+    EVALUATION_COLUMNS,
+    EVALUATIONS,
     MANIFEST,
     Checkpoint,
     Manifest,
@@ -59,6 +61,7 @@ class Recorder:
         network: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
         lifetime_bits: int | None = None,
+        hardware: Mapping[str, Any] | None = None,
         resume: bool = False,
     ) -> None:
         self.path = Path(path)
@@ -77,10 +80,11 @@ class Recorder:
             provenance=_plain(provenance, "provenance"),
             lifetime_bits=lifetime_bits,
             software=software_versions(),
-            hardware=hardware_facts(),
+            hardware={**hardware_facts(), **_plain(hardware, "hardware")},
         )
         self._accuracies: list[tuple[int, int | None, int, float]] = []
         self._costs: list[tuple[int | None, ...]] = []
+        self._evaluations: list[tuple[int, int, int, int, float]] = []
         if (self.path / MANIFEST).exists():
             if not resume:
                 raise InputError(f"{self.path}: there is a record already; choose another directory, or resume=True")
@@ -111,12 +115,14 @@ class Recorder:
         memory_bits: int | None = None,
         operations: int | None = None,
         passes: int | None = None,
+        evaluations: Sequence[tuple[int, Sequence[float]]] = (),
     ) -> None:
         """Record the step that just ended: the accuracy on every task, and whatever else was measured.
 
         ``accuracy`` holds one value for each task; NaN for a task that was not evaluated is accepted only before it was
         trained. ``network`` (a module or its state_dict) is kept as a checkpoint; its parameters are counted if
-        ``parameters`` is not given. `Cost` says what the other numbers mean.
+        ``parameters`` is not given. `Cost` says what the other numbers mean. ``evaluations`` are those taken within the step:
+        the number of batches learned in it so far, and the accuracy on every task.
         """
         step = self.next_step
         if step == len(self._manifest.curriculum):
@@ -135,6 +141,12 @@ class Recorder:
             (step + 1, trained + 1, parameters, kept, teachers, memory_bits, operations, passes),
         ]
         write_table(self.path / ACCURACY, ACCURACY_COLUMNS, self._accuracies)
+        self._evaluations = [row for row in self._evaluations if row[0] <= step]
+        for batches, values in evaluations:
+            within = self._rows(step + 1, trained, values)
+            self._evaluations += [(step + 1, trained + 1, batches, task, value) for _, _, task, value in within]
+        if self._evaluations:
+            write_table(self.path / EVALUATIONS, EVALUATION_COLUMNS, self._evaluations)
         write_table(self.path / COST, ("after", "trained", *Cost.columns()), self._costs)
         # The manifest comes last: it is what makes the step count.
         self._manifest = dataclasses.replace(self._manifest, steps_done=step + 1, checkpoints=checkpoints)
@@ -180,6 +192,7 @@ class Recorder:
             self._accuracies += self._rows(0, None, record.initial.tolist())
         for step, row in enumerate(record.table):
             self._accuracies += self._rows(step + 1, old.curriculum[step], row.tolist())
+        self._evaluations = read_evaluations(self.path / EVALUATIONS, old)
         if old.steps_done:
             # Taken from the file, not from record.cost: whole numbers above 2**53 do not survive a float.
             cells = read_rows(self.path / COST)[1 : old.steps_done + 1]

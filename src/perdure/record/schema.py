@@ -12,6 +12,8 @@ SCHEMA = 1
 MANIFEST = "record.json"
 ACCURACY = "accuracy.csv"
 ACCURACY_COLUMNS = ("after", "trained", "task", "accuracy")
+EVALUATIONS = "evaluations.csv"
+EVALUATION_COLUMNS = ("during", "trained", "batches", "task", "accuracy")
 COST = "cost.csv"
 CHECKPOINTS = "checkpoints"
 

@@ -88,13 +88,9 @@ class Rotation:
         columns, weights = self._gather(*images.shape[2:])
         flat = np.pad(images.reshape(-1, images.shape[2] * images.shape[3]), ((0, 0), (0, 1)))
         turned = np.empty((len(flat), columns.shape[1]), dtype=np.uint8)
-        for start in range(
-            0, len(flat), 2048
-        ):  # a block at a time: the sums are four times as wide as the pixels
+        for start in range(0, len(flat), 2048):  # a block at a time: the sums are four times as wide as the pixels
             block = np.ascontiguousarray(flat[start : start + 2048].T).astype(np.uint32)
-            total = sum(
-                block[column] * weight[:, None] for column, weight in zip(columns, weights, strict=True)
-            )
+            total = sum(block[column] * weight[:, None] for column, weight in zip(columns, weights, strict=True))
             turned[start : start + 2048] = ((np.asarray(total) + (1 << 19)) >> 20).T
         return turned.reshape(images.shape)
 

@@ -40,17 +40,11 @@ class Plan:
         if self.tasks < 1:
             raise InputError(f"tasks={self.tasks}: a benchmark has at least one task")
         if not 0 <= self.validation < 1:
-            raise InputError(
-                f"validation={self.validation}: expected a share of the training data, 0 <= share < 1"
-            )
+            raise InputError(f"validation={self.validation}: expected a share of the training data, 0 <= share < 1")
         if self.per_class is not None and self.per_class < 1:
-            raise InputError(
-                f"per_class={self.per_class}: expected at least one training example of each class"
-            )
+            raise InputError(f"per_class={self.per_class}: expected at least one training example of each class")
         if self.seed < 0 or (self.order_seed or 0) < 0:
-            raise InputError(
-                f"seed={self.seed}, order_seed={self.order_seed}: a seed is a whole number from 0"
-            )
+            raise InputError(f"seed={self.seed}, order_seed={self.order_seed}: a seed is a whole number from 0")
 
     def visits(self) -> tuple[int, ...]:
         """Return the curriculum: the one given, or each task once."""
@@ -136,9 +130,7 @@ def split_by_class(source: Source, plan: Plan) -> Benchmark:
 
 def _unit_names(source: Source, order: list[int], outputs: int) -> tuple[str, ...]:
     """Name the head's units; a unit that stands for one class of every task gets all their names."""
-    return tuple(
-        "/".join(source.class_names[label] for label in order[unit::outputs]) for unit in range(outputs)
-    )
+    return tuple("/".join(source.class_names[label] for label in order[unit::outputs]) for unit in range(outputs))
 
 
 def split_by_group(source: Source, plan: Plan) -> Benchmark:
@@ -178,8 +170,7 @@ def permuted(source: Source, plan: Plan) -> Benchmark:
     pixels = int(np.prod(source.test.take(np.arange(1)).shape[2:]))
     orders = [np.arange(pixels)]
     orders += [
-        np.random.default_rng([plan.seed, _PERMUTATION, number]).permutation(pixels)
-        for number in range(1, plan.tasks)
+        np.random.default_rng([plan.seed, _PERMUTATION, number]).permutation(pixels) for number in range(1, plan.tasks)
     ]
     views: list[tuple[str, Transform]] = [
         (f"permutation {number + 1}" if number else "original", Permutation(order))

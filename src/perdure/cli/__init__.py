@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-import sys
+import functools
+from collections.abc import Callable
 
-import click
 import typer
 
 from perdure import __version__
@@ -14,6 +14,9 @@ from perdure.cli.demo import demo
 from perdure.cli.run import run
 from perdure.cli.score import score
 from perdure.errors import InputError
+
+# A full disk, a quota, or a place where nothing may be written: the user's to mend, not a fault of the program.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
 
 app = typer.Typer(
     name="perdure",
@@ -37,31 +40,35 @@ def _root(
     """Is our continual learner reliable? Train, record, audit and report."""
 
 
-for _command in (demo, run, audit, score, report):
-    app.command()(_command)
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn what a user can mend into one line on standard error and an exit code, never a traceback."""
 
+    @functools.wraps(command)
+    def guarded(*args: object, **kwargs: object) -> None:
+        try:
+            command(*args, **kwargs)
+        except InputError as error:
+            _stop(str(error), 2)
+        except KeyboardInterrupt:
+            _stop("stopped; what was finished is kept, and the same command goes on with the rest", 130)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            place = f"{error.filename}: " if error.filename else ""
+            _stop(f"{place}{error.strerror}; what was written is whole, and the same command goes on afterwards", 1)
 
-def main() -> None:
-    """Run a command; bad input ends with one line and exit code 2, never with a traceback."""
-    try:
-        code = app(standalone_mode=False)
-    except InputError as error:
-        _stop(str(error), 2)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except (KeyboardInterrupt, click.Abort):
-        _stop("stopped; what was finished is kept, and the same command goes on with the rest", 130)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM):
-            raise
-        place = f"{error.filename}: " if error.filename else ""
-        _stop(
-            f"{place}{error.strerror}; nothing already written is damaged, and the same command goes on afterwards", 1
-        )
-    sys.exit(code if isinstance(code, int) else 0)
+    return guarded
 
 
 def _stop(message: str, code: int) -> None:
     typer.echo(f"perdure: {message}", err=True)
-    sys.exit(code)
+    raise typer.Exit(code)
+
+
+for _command in (demo, run, audit, score, report):
+    app.command()(_guarded(_command))
+
+
+def main() -> None:
+    """Run the command that was asked for."""
+    app()

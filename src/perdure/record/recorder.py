@@ -149,8 +149,9 @@ class Recorder:
             write_table(self.path / EVALUATIONS, EVALUATION_COLUMNS, self._evaluations)
         write_table(self.path / COST, ("after", "trained", *Cost.columns()), self._costs)
         # The manifest comes last: it is what makes the step count.
-        self._manifest = dataclasses.replace(self._manifest, steps_done=step + 1, checkpoints=checkpoints)
-        write_json(self.path / MANIFEST, self._manifest.to_json())
+        manifest = dataclasses.replace(self._manifest, steps_done=step + 1, checkpoints=checkpoints)
+        write_json(self.path / MANIFEST, manifest.to_json())
+        self._manifest = manifest
 
     def _rows(
         self, after: int, trained: int | None, accuracy: Sequence[float]

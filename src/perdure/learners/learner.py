@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -183,15 +182,14 @@ def masked(logits: Tensor, classes: Sequence[int]) -> Tensor:
 
 def make_settings(learner: type[Learner], given: Mapping[str, Any]) -> Any:
     """Return a learner's settings with the given ones in place; an unknown name or a wrong type is refused."""
-    fields = {field.name: field for field in dataclasses.fields(learner.Settings)}
+    kinds = get_type_hints(learner.Settings)
     values: dict[str, Any] = {}
     for name, value in given.items():
-        if name not in fields:
-            known = nearest(name, list(fields)) if fields else "it has none"
+        if name not in kinds:
+            known = nearest(name, list(kinds)) if kinds else "it has none"
             raise InputError(f"{learner.name}: there is no setting {name!r}; {known}")
-        kind = {"int": int, "float": float, "bool": bool, "str": str}[str(fields[name].type)]
         try:
-            values[name] = kind(value)
+            values[name] = kinds[name](value)
         except (TypeError, ValueError):
-            raise InputError(f"{learner.name}: setting {name!r} must be a {kind.__name__}, got {value!r}") from None
+            raise InputError(f"{learner.name}: setting {name!r} must be a {kinds[name].__name__}, got {value!r}") from None
     return learner.Settings(**values)

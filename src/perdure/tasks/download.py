@@ -96,8 +96,8 @@ def fetch(remote: Remote, folder: Path, progress: bool = True) -> Path:
         wanted = f" ({remote.digest})" if remote.digest else ""
         kept = "; what has arrived is kept" if _part(target).exists() else ""
         raise InputError(
-            f"cannot download {url} ({_reason(error)}{kept}): check the network and run again, or put the"
-            f" file by hand at {target}{wanted}"
+            f"cannot download {url} ({_reason(error)}{kept}): check network and disk and run again, or put"
+            f" the file by hand at {target}{wanted}"
         ) from error
     return target
 
@@ -140,11 +140,11 @@ class ResumingDownloader:
     def __call__(self, url: str, output_file: str, _pooch: object) -> None:
         """Download to the file that pooch names; a broken connection is taken up while it brings bytes."""
         with _bar(self.target.name, self.remote.size, self.progress) as bar:
-            while True:
+            whole = False
+            while not whole:
                 before = self._have()
                 try:
-                    if self._receive(url, bar):
-                        break
+                    whole = self._receive(url, bar)
                 except HTTPError:
                     raise
                 except (OSError, HTTPException):
@@ -163,7 +163,7 @@ class ResumingDownloader:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def _receive(self, url: str, bar: Bar) -> bool:
-        """Add what the server sends to the part; True once the file is whole."""
+        """Add what the server sends to the part; True once the file is whole, False to start over."""
         have = self._have()
         headers = {"User-Agent": "perdure", "Accept-Encoding": "identity"}
         if have:
@@ -171,7 +171,7 @@ class ResumingDownloader:
         try:
             response: HTTPResponse = urlopen(Request(url, headers=headers), timeout=_TIMEOUT)  # noqa: S310
         except HTTPError as error:
-            if error.code != 416:
+            if error.code != 416 or not have:
                 raise
             # The part is as long as the file, or longer than it: whole, or of no use.
             if error.headers.get("Content-Range") == f"bytes */{have}":
@@ -187,7 +187,9 @@ class ResumingDownloader:
                 while block := response.read(_BLOCK):
                     part.write(block)
                     bar.advance(len(block))
-        return whole is None or self._have() >= whole
+        if whole is not None and self._have() < whole:
+            raise ConnectionError(f"the connection broke at {self._have()} of {whole} bytes")
+        return True
 
 
 class Bar:

@@ -88,7 +88,9 @@ _BROKEN = (
 )
 
 
-class _PlainUnpickler(pickle.Unpickler):
+class _PlainUnpickler(pickle._Unpickler):
+    """The reader written in Python: the one in C may be made to fill the memory by a few wrong bytes."""
+
     def find_class(self, module: str, name: str) -> type:
         if (module, name) not in _ADMITTED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 from perdure.errors import InputError
+from perdure.tasks.wording import reason
 
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error)
 
@@ -26,7 +27,7 @@ class Files(ABC):
         try:
             return self._read(name)
         except (KeyError, *_BROKEN) as error:
-            raise InputError(f"{self.path}: cannot read {name} in it ({error})") from error
+            raise InputError(f"{self.path}: cannot read {name} in it ({reason(error)})") from error
 
     def under(self, prefix: str) -> list[str]:
         """Return the names that start with the prefix."""
@@ -81,7 +82,9 @@ def open_files(path: Path) -> Files:
             return _Folder(path)
         return _Zip(path) if zipfile.is_zipfile(path) else _Tar(path)
     except _BROKEN as error:
-        raise InputError(f"{path}: not a folder, zip or tar file that can be read ({error})") from error
+        raise InputError(
+            f"{path}: not a folder, zip or tar file that can be read ({reason(error)})"
+        ) from error
 
 
 def read_through(path: Path, wanted: set[str]) -> dict[str, bytes]:
@@ -97,5 +100,5 @@ def read_through(path: Path, wanted: set[str]) -> dict[str, bytes]:
                 if content:
                     found[name] = content.read()
     except _BROKEN as error:
-        raise InputError(f"{path}: not a tar file that can be read to its end ({error})") from error
+        raise InputError(f"{path}: not a tar file that can be read to its end ({reason(error)})") from error
     return found

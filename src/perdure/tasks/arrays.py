@@ -11,6 +11,7 @@ import numpy as np
 
 from perdure.errors import InputError
 from perdure.tasks.source import Source, in_memory
+from perdure.tasks.wording import reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +38,16 @@ def read_npz(path: Path) -> Arrays:
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in _NAMES if name in archive.files}
             listed = ", ".join(archive.files) or "none"
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path}: not an npz file of plain arrays ({error})") from error
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        TypeError,
+        AttributeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise InputError(f"{path}: not an npz file of plain arrays ({reason(error)})") from error
     for name in _NAMES:
         if name not in found:
             raise InputError(
@@ -92,7 +101,7 @@ def _inputs(path: Path, x: NDArray[Any]) -> NDArray[Any]:
                 f"{path}: row {row + 1}, column {column + 1} is {x[row, column]}, expected a finite number"
             )
         return rows
-    if (x.dtype.kind != "u" and (x.dtype.kind != "i" or x.min() < 0)) or x.max(initial=0) > 255:
+    if x.ndim in {3, 4} and (x.dtype.kind not in "ui" or x.min() < 0 or x.max() > 255):
         raise InputError(
             f"{path}: images of type {x.dtype} from {x.min():g} to {x.max():g}, expected whole numbers from 0"
             " to 255; scale them, or flatten them to (n, features)"

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from perdure.errors import InputError
+from perdure.tasks.wording import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +107,9 @@ def _reason(error: Exception) -> str:
     """Say in a few words on one line what went wrong."""
     if isinstance(error, HTTPError):
         return f"the server answers {error.code} {error.reason}"
-    return " ".join(str(getattr(error, "reason", None) or error or type(error).__name__).split())
+    return reason(
+        error.reason if isinstance(error, URLError) and isinstance(error.reason, OSError) else error
+    )
 
 
 def _part(target: Path) -> Path:

@@ -15,6 +15,7 @@ from perdure.errors import InputError
 from perdure.tasks.arrays import read_npz
 from perdure.tasks.download import Remote, fetch, verify
 from perdure.tasks.source import Source, in_memory
+from perdure.tasks.wording import reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,7 +141,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a gzip file that can be read to its end ({error})") from error
+        raise InputError(f"{path}: not a gzip file that can be read to its end ({reason(error)})") from error
     if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise InputError(
             f"{path}: not an idx file of bytes, it starts with {content[:4].hex()!r}, expected '000008..'"

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from perdure.errors import InputError
+from perdure.tasks.wording import reason
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,4 +87,6 @@ def open_image(files: Files, name: str, mode: str | None = None) -> Image.Image:
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{files.path}: {name} is not an image that can be read ({error})") from error
+        raise InputError(
+            f"{files.path}: {name} is not an image that can be read ({reason(error)})"
+        ) from error

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from perdure.errors import InputError
+from perdure.tasks.wording import reason
 
 
 class _Dtype:
@@ -105,10 +106,9 @@ def read_plain_pickle(place: str, content: bytes) -> dict[str, Any]:
             raise pickle.UnpicklingError(f"a {type(value).__name__}, not a mapping")
         return {_text(key): _plain(part) for key, part in value.items()}
     except _BROKEN as error:
-        reason = " ".join(str(error).split())
         raise InputError(
-            f"{place}: not a pickle of plain values ({reason}); only mappings, lists, text, numbers and"
-            " arrays are read"
+            f"{place}: not a pickle of plain values ({reason(error)}); only mappings, lists, text, numbers"
+            " and arrays are read"
         ) from error
 
 

@@ -14,6 +14,7 @@ from perdure.tasks.archives import open_files
 from perdure.tasks.arrays import number_labels
 from perdure.tasks.download import Remote, fetch
 from perdure.tasks.source import Source, in_memory, stratified_rows
+from perdure.tasks.wording import reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,7 @@ def read_csv(path: Path) -> Table:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a text file that can be read ({error})") from error
+        raise InputError(f"{path}: not a text file that can be read ({reason(error)})") from error
     first = text.split("\n", 1)[0]
     delimiter = max(",;\t", key=first.count)
     reader = csv.reader(text.splitlines(), delimiter=delimiter, skipinitialspace=True)
@@ -216,7 +217,9 @@ def _read_libsvm(place: str, content: bytes) -> tuple[NDArray[np.float32], NDArr
             io.BytesIO(content), n_features=max(TV_FEATURES) + 1, dtype=np.float32, zero_based=False
         )
     except ValueError as error:
-        raise InputError(f"{place}: not in libsvm format, 'label index:value ...' ({error})") from error
+        raise InputError(
+            f"{place}: not in libsvm format, 'label index:value ...' ({reason(error)})"
+        ) from error
     if set(np.unique(labels)) != {-1, 1}:
         raise InputError(f"{place}: labels {np.unique(labels)}, expected 1 for commercials and -1 for news")
     x = sparse.tocsc()[:, [index - 1 for index in TV_FEATURES]].toarray()

@@ -13,6 +13,7 @@ from perdure.tasks.archives import Files, open_files
 from perdure.tasks.download import Remote, fetch, verify
 from perdure.tasks.pictures import Pictures
 from perdure.tasks.source import Source, Split
+from perdure.tasks.wording import reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,7 +114,7 @@ def _objects(files: Files, annotation: str) -> list[tuple[int, tuple[int, int, i
         items = [item for item in tree.iter("object") if item.findtext("difficult", "0").strip() != "1"]
         return [(CLASSES.index(item.findtext("name", "").strip()), _box(item)) for item in items]
     except (ET.ParseError, ValueError) as error:
-        raise InputError(f"{files.path}: {annotation} is not a VOC annotation ({error})") from error
+        raise InputError(f"{files.path}: {annotation} is not a VOC annotation ({reason(error)})") from error
 
 
 def _box(item: ET.Element) -> tuple[int, int, int, int]:

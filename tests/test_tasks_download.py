@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import socket
 import sys
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +104,20 @@ def test_a_wrong_download_is_never_kept(site: Site, tmp_path: Path) -> None:
     assert left_in(tmp_path) == set()
     site.files["data/file.bin"] = CONTENT
     assert fetch(remote(), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_file_without_a_published_checksum_must_be_a_whole_zip(site: Site, tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("BBC.txt", "1 1:2")
+    unknown = replace(remote(), digest=None)
+    for page in (b"<html>please log in</html>", packed.getvalue()[:-8]):
+        site.files["data/file.bin"] = page
+        with pytest.raises(InputError, match="not a whole zip file"):
+            fetch(unknown, tmp_path)
+        assert left_in(tmp_path) == set()
+    site.files["data/file.bin"] = packed.getvalue()
+    assert fetch(unknown, tmp_path).read_bytes() == packed.getvalue()
 
 
 def test_a_part_of_another_file_is_found_out_and_dropped(site: Site, tmp_path: Path) -> None:

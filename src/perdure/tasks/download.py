@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zipfile
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
@@ -121,10 +122,8 @@ def _alone(target: Path) -> Iterator[None]:
     """Let one process at a time download the file; the others wait and then find it there."""
     try:
         import fcntl  # noqa: PLC0415
-    except (
-        ImportError
-    ):  # not on this platform: two processes that download at once would meet a wrong checksum
-        yield
+    except ImportError:
+        yield  # not on this platform: two that download at once would meet a wrong checksum
         return
     with (target.parent / ".lock").open("w") as handle:  # stays there: removing it would let two in at once
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -153,14 +152,22 @@ class ResumingDownloader:
                 except (OSError, HTTPException):
                     if self._have() <= before:
                         raise
-        digest = self.remote.digest
-        if digest is not None and (found := _sum_of(self.part, digest)) != digest:
+        if flaw := self._flaw():
             self.part.unlink()
             raise InputError(
-                f"{url}: the checksum of the downloaded {self.target.name} is {found}, the official file's is"
-                f" {digest}; it was not kept: try again, or put the official file by hand at {self.target}"
+                f"{url}: {flaw}; it was not kept: try again, or put the right file by hand at {self.target}"
             )
         self.part.replace(output_file)
+
+    def _flaw(self) -> str:
+        """Say what is wrong with the download; without a known checksum it must at least be a zip file."""
+        name, digest = self.target.name, self.remote.digest
+        if digest is None:
+            return "" if zipfile.is_zipfile(self.part) else f"the downloaded {name} is not a whole zip file"
+        found = _sum_of(self.part, digest)
+        if found == digest:
+            return ""
+        return f"the checksum of the downloaded {name} is {found}, the official file's is {digest}"
 
     def _have(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0

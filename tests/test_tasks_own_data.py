@@ -47,7 +47,10 @@ def test_cifar10_small_npz_is_turned_to_channels_first() -> None:
         pixels = archive["x_train"] / 255
         assert benchmark.mean == pytest.approx(pixels.mean(axis=(0, 1, 2)), abs=1e-8)
         assert benchmark.std == pytest.approx(pixels.std(axis=(0, 1, 2)), abs=1e-8)
+    assert benchmark.name == "cifar10-small"
+    assert benchmark.provenance["source"] == str(DATA / "cifar10-small.npz")
     assert benchmark.provenance["files"] == ["cifar10-small.npz"]
+    assert tasks.load(DATA / "cifar10-small.npz").fingerprint() == benchmark.fingerprint()
 
 
 @pytest.mark.parametrize(

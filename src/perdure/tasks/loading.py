@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,6 @@ from perdure.tasks.tables import table_source
 from perdure.tasks.tiny_imagenet import tiny_imagenet_source
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from perdure.tasks.benchmark import Benchmark, Scenario
@@ -26,7 +27,7 @@ _TABLES = {".csv", ".data", ".tsv"}
 
 
 def load(
-    name: str,
+    name: str | os.PathLike[str],
     *,
     scenario: Scenario | None = None,
     seed: int = 0,
@@ -40,6 +41,9 @@ def load(
 ) -> Benchmark:
     """Return a benchmark by its registered name, or one made from a user's npz file, images or table.
 
+    A benchmark of one's own is called by the file's name without its ending; ``provenance["source"]`` is
+    the path.
+
     ``scenario``, ``tasks``: None for the benchmark's own. ``order_seed``: None for the official class
     order, a number for a random one. ``curriculum``: 0-based visits, None for each task once.
     ``per_class``: so many training examples of each class in a task. ``validation``: share of each class's
@@ -47,6 +51,7 @@ def load(
     the permutations; never the test set. ``data_dir``: where the files are or are put, None for
     $PERDURE_DATA or the platform's cache folder.
     """
+    name = os.fspath(name)
     given = Path(name).expanduser()
     known = name in registry.names()
     if not known and not given.exists():
@@ -71,7 +76,8 @@ def load(
         ready = plan(entry.about.scenario, entry.about.tasks)
         return entry.cut(entry.read(data_folder(data_dir), progress), ready)
     source = _own_data(given)
-    return split_by_class(source, plan("class", _fitting_tasks(len(source.class_names))))
+    benchmark = split_by_class(source, plan("class", _fitting_tasks(len(source.class_names))))
+    return replace(benchmark, name=given.resolve().stem)
 
 
 def _unknown(name: str) -> str:

@@ -210,6 +210,9 @@ def test_tv_news_channels_are_its_domains(tv_news: Path) -> None:
     shuffled = tasks.load("tv-news", data_dir=tv_news, tasks=5, order_seed=1)
     assert sorted(task.name for task in shuffled.tasks) == sorted(CHANNELS)
     assert [task.name for task in shuffled.tasks] != list(CHANNELS)
+    with pytest.raises(InputError, match=r"class 'news' of tv-news has only 8 .* at most 8"):
+        tasks.load("tv-news", data_dir=tv_news, tasks=5, per_class=9)
+    assert len(tasks.load("tv-news", data_dir=tv_news, tasks=5, per_class=8).tasks[4].train) == 16
     with pytest.raises(InputError, match="5 domains"):
         tasks.load("tv-news", data_dir=tv_news, tasks=2)
     assert len(tasks.load("tv-news", data_dir=tv_news, tasks=2, scenario="class").tasks) == 2

@@ -305,6 +305,14 @@ def test_bad_tables_are_told_in_one_line(text: str, words: str, tmp_path: Path) 
     assert words in refusal(path)
 
 
+def test_cells_in_quotes_may_hold_commas_and_line_ends(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text('a,class\n"x, y\nz",0\n"x, y\nz",1\nw,0\n"v,1\n')
+    with pytest.raises(InputError, match="line 7: 1 cells, expected 2"):
+        read_csv(tmp_path / "own.csv")
+    (tmp_path / "own.csv").write_text('a,class\n"x, y\nz",0\n"x, y\nz",1\nw,0\n')
+    assert read_csv(tmp_path / "own.csv").features == ("a=w", "a=x, y\nz")
+
+
 def test_a_table_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_bytes(b"\xff\xfe\x00\x01")
     assert "not a text file" in refusal(tmp_path / "own.csv")

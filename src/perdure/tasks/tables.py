@@ -94,14 +94,14 @@ def read_csv(path: Path) -> Table:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a text file that can be read ({reason(error)})") from error
-    first = text.split("\n", 1)[0]
-    delimiter = max(",;\t", key=first.count)
-    reader = csv.reader(text.splitlines(), delimiter=delimiter, skipinitialspace=True)
-    rows = [
-        (reader.line_num, [cell.strip() for cell in row])
-        for row in reader
-        if any(cell.strip() for cell in row)
-    ]
+    delimiter = max(",;\t", key=text.split("\n", 1)[0].count)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
+    try:
+        rows = [
+            (reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))
+        ]
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: not a table ({reason(error)})") from error
     if not rows:
         raise InputError(f"{path}: the table is empty")
     for line, row in rows:

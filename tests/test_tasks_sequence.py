@@ -188,6 +188,7 @@ def test_names_and_descriptions_agree_with_the_benchmark() -> None:
         ({"curriculum": [-1]}, ["task 0", "1 to 5"]),
         ({"curriculum": []}, ["empty"]),
         ({"per_class": 131}, ["class '8'", "only 130", "at most 130"]),
+        ({"per_class": 1000}, ["class '8'", "only 130", "at most 130"]),
         ({"per_class": 0}, ["at least one"]),
         ({"validation": 1.0}, ["0 <= share < 1"]),
         ({"validation": -0.1}, ["0 <= share < 1"]),

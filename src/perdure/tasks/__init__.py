@@ -5,7 +5,18 @@
 """
 
 from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
-from perdure.tasks.loading import describe, load, names
-from perdure.tasks.registry import Description
+from perdure.tasks.loading import load
+from perdure.tasks.registry import Description, describe, names
+from perdure.tasks.tiny_imagenet import read_boxes
 
-__all__ = ["Benchmark", "Description", "Examples", "Scenario", "Task", "describe", "load", "names"]
+__all__ = [
+    "Benchmark",
+    "Description",
+    "Examples",
+    "Scenario",
+    "Task",
+    "describe",
+    "load",
+    "names",
+    "read_boxes",
+]

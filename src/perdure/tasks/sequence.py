@@ -66,6 +66,16 @@ class Plan:
             return list(range(count))
         return [int(i) for i in np.random.default_rng([self.order_seed, _ORDER]).permutation(count)]
 
+    def check_subset(self, y: NDArray[np.int64], names: tuple[str, ...]) -> None:
+        """Refuse, before anything is read, to draw more examples than the smallest class has."""
+        counts = np.bincount(y, minlength=len(names))
+        fewest = int(counts.argmin())
+        if self.per_class is not None and self.per_class > counts[fewest]:
+            raise InputError(
+                f"per_class={self.per_class}: class {names[fewest]!r} of {self.name} has only"
+                f" {counts[fewest]} training examples in a task, ask for at most {counts[fewest]}"
+            )
+
     def rows(
         self, split: Split, mask: NDArray[np.bool_], names: tuple[str, ...], salt: int = 0
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -78,11 +88,6 @@ class Plan:
         for label in np.unique(split.y[mask]):
             rows = np.flatnonzero(mask & (split.y == label))
             if self.per_class is not None:
-                if self.per_class > len(rows):
-                    raise InputError(
-                        f"per_class={self.per_class}: class {names[label]!r} of {self.name} has only"
-                        f" {len(rows)} training examples, ask for at most {len(rows)}"
-                    )
                 rng = np.random.default_rng([self.seed, _SUBSET, int(label), salt])
                 rows = np.sort(rng.choice(rows, self.per_class, replace=False))
             kept, aside = rows, rows[:0]
@@ -115,6 +120,7 @@ def split_by_class(source: Source, plan: Plan) -> Benchmark:
     """
     count = len(source.class_names)
     size = _equal_share(count, "classes", plan)
+    plan.check_subset(source.train.y, source.class_names)
     order = plan.order(count)
     domain = plan.scenario == "domain"
     unit = np.empty(count, dtype=np.int64)
@@ -143,6 +149,7 @@ def split_by_group(source: Source, plan: Plan) -> Benchmark:
     for number in range(plan.tasks):
         own = order[number * size : (number + 1) * size]
         masks = np.isin(_groups(source.train), own), np.isin(_groups(source.test), own)
+        plan.check_subset(source.train.y[masks[0]], source.class_names)
         parts = _read(source, plan, *masks, unit, salt=min(own))
         names = ", ".join(source.group_names[group] for group in own)
         tasks.append(Task(names, tuple(range(len(unit))), *parts))
@@ -188,6 +195,7 @@ def rotated(source: Source, plan: Plan) -> Benchmark:
 def _views(source: Source, plan: Plan, views: list[tuple[str, Transform]]) -> Benchmark:
     """Make one task for each view of the whole data; outside the domain scenario each has its own units."""
     classes = len(source.class_names)
+    plan.check_subset(source.train.y, source.class_names)
     all_rows = np.ones(len(source.train.y), bool), np.ones(len(source.test.y), bool)
     base = _read(source, plan, *all_rows, np.arange(classes))
     order = plan.order(plan.tasks)

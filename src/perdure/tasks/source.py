@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from perdure.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -44,6 +46,18 @@ class Source:
     augmentation: Augmentation = "none"
     group_names: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for split, side in ((self.train, "training"), (self.test, "test")):
+            counts = np.bincount(split.y, minlength=len(self.class_names))
+            if not counts.all() or len(counts) > len(self.class_names):
+                place = ", ".join(self.about.get("files", ())) or "the data"
+                wrong = int(np.flatnonzero(counts == 0)[0]) if not counts.all() else len(counts) - 1
+                name = self.class_names[wrong] if wrong < len(self.class_names) else wrong
+                raise InputError(
+                    f"{place}: class {name!r} has {counts[wrong]} {side} examples among"
+                    f" {len(self.class_names)} classes, every class needs training and test examples"
+                )
 
 
 def in_memory(x: Inputs, y: NDArray[np.int64], group: NDArray[np.int64] | None = None) -> Split:

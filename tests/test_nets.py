@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -261,3 +262,21 @@ def test_no_hook_survives_a_failing_forward_pass() -> None:
 def test_a_network_without_a_linear_layer_is_refused() -> None:
     with pytest.raises(InputError, match="features"):
         nets.features_of(nn.Conv2d(1, 1, 1), torch.zeros(1, 1, 2, 2))
+
+
+def test_the_table_in_the_documentation_is_true() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "networks.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("| `")
+    ]
+    assert sorted(row[1].strip("`") for row in rows) == nets.names()
+    for _, quoted, paper, count, setting, takes, width, _ in rows:
+        name = quoted.strip("`")
+        shape, outputs = setting.split(" → ")
+        sides = tuple(int(side) for side in shape.split(" x "))
+        about = nets.describe(name)
+        assert nets.count_parameters(name, input_shape=sides, outputs=int(outputs)) == int(
+            count.replace(",", "")
+        )
+        assert (paper, int(width)) == (about.paper, about.width)
+        assert takes.endswith(" x ".join(map(str, about.minimum)) or "any shape, flattened")

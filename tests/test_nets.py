@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from perdure import nets
 from perdure.errors import InputError
+from perdure.nets import registry
 
 # Parameters in the papers' or the reference implementations' setting: (input shape, outputs, count).
 PUBLISHED = {
@@ -23,9 +25,30 @@ PUBLISHED = {
     "resnet32": ((3, 32, 32), 10, 464_154),  # 0.46 M
     "resnet44": ((3, 32, 32), 10, 658_586),  # 0.66 M
     "resnet56": ((3, 32, 32), 10, 853_018),  # 0.85 M
+    "resnet50": ((3, 224, 224), 1000, 25_557_032),
+    "resnet101": ((3, 224, 224), 1000, 44_549_160),
+    "alexnet": ((3, 224, 224), 1000, 61_100_840),
+    "vgg16": ((3, 224, 224), 1000, 138_357_544),  # Simonyan and Zisserman, Table 2: 138 M
+    "vgg19": ((3, 224, 224), 1000, 143_667_240),  # 144 M
+    "wide-resnet": ((3, 32, 32), 10, 36_479_194),  # WRN-28-10, Zagoruyko and Komodakis Table 4: 36.5 M
+    "wide-resnet16": ((3, 32, 32), 10, 10_961_370),  # WRN-16-8: 11.0 M
+    "wide-resnet40": ((3, 32, 32), 10, 8_949_210),  # WRN-40-4: 8.9 M
 }
 # Widths that keep the tests fast; the structure is the same.
-NARROW = {"resnet18": 4, "mlp400": 16, "mlp5": 8, "zenke-conv": 4}
+NARROW = {
+    "alexnet": 2,
+    "mlp400": 16,
+    "resnet101": 4,
+    "resnet18": 4,
+    "resnet50": 4,
+    "vgg16": 2,
+    "vgg19": 2,
+    "vit-small": 32,
+    "wide-resnet": 1,
+    "wide-resnet16": 1,
+    "wide-resnet40": 1,
+    "zenke-conv": 4,
+}
 IMAGES = [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64)]
 CASES = [
     (name, shape)
@@ -73,6 +96,32 @@ def test_forward_and_backward(name: str, shape: tuple[int, ...]) -> None:
     features = net.features(x)
     assert features.shape == (3, net.feature_size)
     torch.testing.assert_close(net.head(features), net(x))
+
+
+@pytest.mark.parametrize("name", ["alexnet", "vgg16", "resnet50", "lenet", "zenke-conv", "vit-small"])
+@pytest.mark.parametrize("shape", [(3, 224, 224), (3, 32, 64), (3, 128, 160)])
+def test_large_and_oblong_images(name: str, shape: tuple[int, ...]) -> None:
+    assert narrow(name, shape).eval()(batch(shape, 1)).shape == (1, 5)
+
+
+def test_alexnet_sees_small_images_through_a_finer_stem() -> None:
+    stems = [
+        nets.build("alexnet", input_shape=(3, s, s), outputs=2, width=2) for s in (32, 64, 127, 128, 224)
+    ]
+    convolutions = [next(part for part in net.modules() if isinstance(part, nn.Conv2d)) for net in stems]
+    assert [part.kernel_size[0] for part in convolutions] == [5, 5, 5, 11, 11]
+    assert [part.stride[0] for part in convolutions] == [1, 1, 1, 4, 4]
+
+
+def test_lowest_size_is_the_lowest_that_works() -> None:
+    """One pixel less than the stated minimum leaves some layer without input (unpadded networks)."""
+    for name in ("lenet", "zenke-conv", "alexnet", "vgg16"):
+        least = nets.describe(name).minimum
+        assert narrow(name, (3, *least)).eval()(batch((3, *least))).shape == (3, 5)
+        entry = registry._NETWORKS[name]
+        smaller = (3, *(side - 1 for side in least))
+        with pytest.raises((RuntimeError, ValueError)):
+            entry.make(smaller, 5, NARROW.get(name, entry.description.width))(batch(smaller))
 
 
 @pytest.mark.parametrize("name", nets.names())
@@ -146,6 +195,18 @@ def test_numpy_sizes_are_welcome() -> None:
         ("mlp400", {"input_shape": (0,)}, "input_shape holds 0"),
         ("mlp400", {"outputs": 2.5}, "outputs holds 2.5"),
         ("mlp400", {"width": -1}, "width holds -1"),
+        (
+            "vgg16",
+            {"input_shape": (1, 28, 28)},
+            "28 x 28 are too small, expected at least 32 x 32; enlarge or pad",
+        ),
+        (
+            "vit-small",
+            {"input_shape": (3, 30, 32)},
+            "30 x 32 is no whole number of patches; pad it to multiples of 4",
+        ),
+        ("vit-small", {"input_shape": (3, 64, 60)}, "multiples of 8"),
+        ("vit-small", {"width": 40}, "width is 40, expected a multiple of 16"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(name: str, options: dict[str, object], message: str) -> None:
@@ -201,3 +262,21 @@ def test_no_hook_survives_a_failing_forward_pass() -> None:
 def test_a_network_without_a_linear_layer_is_refused() -> None:
     with pytest.raises(InputError, match="features"):
         nets.features_of(nn.Conv2d(1, 1, 1), torch.zeros(1, 1, 2, 2))
+
+
+def test_the_table_in_the_documentation_is_true() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "networks.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("| `")
+    ]
+    assert sorted(row[1].strip("`") for row in rows) == nets.names()
+    for _, quoted, paper, count, setting, takes, width, _ in rows:
+        name = quoted.strip("`")
+        shape, outputs = setting.split(" → ")
+        sides = tuple(int(side) for side in shape.split(" x "))
+        about = nets.describe(name)
+        assert nets.count_parameters(name, input_shape=sides, outputs=int(outputs)) == int(
+            count.replace(",", "")
+        )
+        assert (paper, int(width)) == (about.paper, about.width)
+        assert takes.endswith(" x ".join(map(str, about.minimum)) or "any shape, flattened")

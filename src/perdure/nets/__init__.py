@@ -3,7 +3,7 @@
 ``build`` makes one by name, with a seed of its own; ``features_of`` reads the penultimate features of any.
 """
 
-from perdure.nets import mlp, plain, resnet
+from perdure.nets import bottleneck, classic, mlp, plain, resnet, vit, wide_resnet
 from perdure.nets.features import features_of
 from perdure.nets.layers import Add, Network
 from perdure.nets.registry import Description, build, count_parameters, describe, names
@@ -12,7 +12,9 @@ __all__ = [
     "Add",
     "Description",
     "Network",
+    "bottleneck",
     "build",
+    "classic",
     "count_parameters",
     "describe",
     "features_of",
@@ -20,4 +22,6 @@ __all__ = [
     "names",
     "plain",
     "resnet",
+    "vit",
+    "wide_resnet",
 ]

@@ -34,7 +34,7 @@ def mlp400(shape: tuple[int, ...], outputs: int, width: int) -> Network:
 
 @network(
     "mlp5",
-    paper="Zhang et al. 2023 (attribution bias), MLP-5",
+    paper="Evaluation of attribution explanations without ground truth, MLP-5",
     inputs="any",
     width=100,
     width_is="units of each of the four hidden layers",

@@ -19,9 +19,7 @@ from perdure.metrics import lifelong
 from perdure.metrics.lifelong import Block, Run
 
 LOGS = Path(__file__).parents[2] / "shared" / "data" / "l2logger"
-needs_logs = pytest.mark.skipif(
-    not LOGS.exists(), reason="the l2logger example run is not beside the project"
-)
+needs_logs = pytest.mark.skipif(not LOGS.exists(), reason="the l2logger example run is not beside the project")
 
 
 def read_blocks(folder: Path) -> list[Block]:
@@ -123,9 +121,7 @@ def test_the_other_variants_are_what_l2metrics_gives(run: Run) -> None:
     maintained = lifelong.performance_maintenance(run, "mrtlp")
     assert maintained.mean == pytest.approx(4.6819751038, abs=6e-11)
     assert maintained.tasks["task1_1"] == pytest.approx(4.827292498373276, rel=1e-10)
-    assert maintained.values["task3_1"][:2] == pytest.approx(
-        (6.592490706243154, 8.847485930936344), rel=1e-10
-    )
+    assert maintained.values["task3_1"][:2] == pytest.approx((6.592490706243154, 8.847485930936344), rel=1e-10)
     assert lifelong.forward_transfer(run, "contrast").mean == pytest.approx(0.7679543728, abs=6e-11)
     backward = lifelong.backward_transfer(run, "contrast")
     assert backward.mean == pytest.approx(0.0377386871, abs=6e-11)
@@ -142,9 +138,7 @@ SMALL = table_run((0.1, 0.2), (0.8, 0.3), (0.6, 0.9), (0.7, 0.5), curriculum=(0,
 
 def test_maintenance_by_hand() -> None:
     result = lifelong.performance_maintenance(SMALL)
-    assert result.values["1"] == pytest.approx(
-        [0.6 - 0.8]
-    )  # 0.7 is the new reference after the second training
+    assert result.values["1"] == pytest.approx([0.6 - 0.8])  # 0.7 is the new reference after the second training
     assert result.values["2"] == pytest.approx([0.5 - 0.9])
     assert result.mean == pytest.approx(-0.3)
 
@@ -192,21 +186,15 @@ def test_zero_denominators_are_left_out() -> None:
 
 def test_recovery_counts_experiences_until_the_old_level() -> None:
     curves = ([5.0] * 10, [1, 2, 3, 4, 5, 6, 6, 6, 6, 6], [5.0] * 10, [0.0] * 4)
-    result = lifelong.performance_recovery(
-        Run([Block("train", "a", np.array(c, dtype=float)) for c in curves])
-    )
+    result = lifelong.performance_recovery(Run([Block("train", "a", np.array(c, dtype=float)) for c in curves]))
     assert result.values["a"] == (4.0, 11.0, 5.0)  # 11 and 5: never regained, one more than the block is long
     assert result.tasks["a"] == pytest.approx(-np.median([7.0, 0.5, -6.0]))
 
 
 def test_relative_performance_cuts_to_the_shorter_curve() -> None:
-    run = Run(
-        [Block("train", "a", np.array([1.0, 2.0])), Block("train", "a", np.array([3.0]))], {"a": [np.ones(2)]}
-    )
+    run = Run([Block("train", "a", np.array([1.0, 2.0])), Block("train", "a", np.array([3.0]))], {"a": [np.ones(2)]})
     assert lifelong.relative_performance(run).tasks["a"] == pytest.approx(3 / 2)
-    assert lifelong.relative_performance(Run(run.blocks, {"a": [np.ones(9), np.full(3, 2.0)]})).values[
-        "a"
-    ] == (2, 1)
+    assert lifelong.relative_performance(Run(run.blocks, {"a": [np.ones(9), np.full(3, 2.0)]})).values["a"] == (2, 1)
 
 
 def test_sample_efficiency_by_hand() -> None:
@@ -220,9 +208,7 @@ def test_sample_efficiency_by_hand() -> None:
     [([4.0, 1, 1, 0], [0.0, 1]), ([0.0, 1], [3.0, 1]), ([0.0, 0.1], [0, 1.0]), ([3.0, 4, 0, 0], [0.0, 1])],
 )
 def test_sample_efficiency_of_curves_that_do_not_rise_is_nan(curve: list[float], expert: list[float]) -> None:
-    result = lifelong.sample_efficiency(
-        Run([Block("train", "a", np.array(curve))], {"a": [np.array(expert)]})
-    )
+    result = lifelong.sample_efficiency(Run([Block("train", "a", np.array(curve))], {"a": [np.array(expert)]}))
     assert np.isnan(result.tasks["a"])
     assert np.isnan(result.mean)
     assert "saturation" in result.reasons["a"]
@@ -298,9 +284,7 @@ def test_units_of_performance_do_not_matter_after_normalisation(
     case: tuple[NDArray[np.float64], tuple[int, ...]], scale: float, shift: float
 ) -> None:
     table, curriculum = np.round(case[0], 3), case[1]
-    plain, other = (
-        lifelong.normalised(lifelong.from_table(t, curriculum)) for t in (table, scale * table + shift)
-    )
+    plain, other = (lifelong.normalised(lifelong.from_table(t, curriculum)) for t in (table, scale * table + shift))
     one, two = lifelong.performance_maintenance(plain), lifelong.performance_maintenance(other)
     np.testing.assert_allclose([*one.tasks.values()], [*two.tasks.values()], atol=1e-6)
     ratio, again = lifelong.backward_transfer(plain), lifelong.backward_transfer(other)
@@ -323,9 +307,7 @@ def test_ranges_and_relations_of_transfer(case: tuple[NDArray[np.float64], tuple
             np.testing.assert_allclose(contrasts[pair], (r - 1) / (r + 1), atol=1e-12)
             assert np.abs(contrasts[pair]).max() <= 1
             assert pair[0] != pair[1]
-    assert all(
-        abs(v) <= 100 + 1e-9 for vs in lifelong.performance_maintenance(run).values.values() for v in vs
-    )
+    assert all(abs(v) <= 100 + 1e-9 for vs in lifelong.performance_maintenance(run).values.values() for v in vs)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5), st.integers(1, 4))

@@ -105,9 +105,7 @@ def test_large_and_oblong_images(name: str, shape: tuple[int, ...]) -> None:
 
 
 def test_alexnet_sees_small_images_through_a_finer_stem() -> None:
-    stems = [
-        nets.build("alexnet", input_shape=(3, s, s), outputs=2, width=2) for s in (32, 64, 127, 128, 224)
-    ]
+    stems = [nets.build("alexnet", input_shape=(3, s, s), outputs=2, width=2) for s in (32, 64, 127, 128, 224)]
     convolutions = [next(part for part in net.modules() if isinstance(part, nn.Conv2d)) for net in stems]
     assert [part.kernel_size[0] for part in convolutions] == [5, 5, 5, 11, 11]
     assert [part.stride[0] for part in convolutions] == [1, 1, 1, 4, 4]
@@ -266,17 +264,13 @@ def test_a_network_without_a_linear_layer_is_refused() -> None:
 
 def test_the_table_in_the_documentation_is_true() -> None:
     page = (Path(__file__).parents[1] / "docs" / "networks.md").read_text(encoding="utf-8")
-    rows = [
-        [cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("| `")
-    ]
+    rows = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("| `")]
     assert sorted(row[1].strip("`") for row in rows) == nets.names()
     for _, quoted, paper, count, setting, takes, width, _ in rows:
         name = quoted.strip("`")
         shape, outputs = setting.split(" → ")
         sides = tuple(int(side) for side in shape.split(" x "))
         about = nets.describe(name)
-        assert nets.count_parameters(name, input_shape=sides, outputs=int(outputs)) == int(
-            count.replace(",", "")
-        )
+        assert nets.count_parameters(name, input_shape=sides, outputs=int(outputs)) == int(count.replace(",", ""))
         assert (paper, int(width)) == (about.paper, about.width)
         assert takes.endswith(" x ".join(map(str, about.minimum)) or "any shape, flattened")

@@ -46,11 +46,11 @@ def make(name: str) -> tuple[nets.Network, Tensor]:
     return net, torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
 
 
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Watch(TorchDispatchMode):
     """Note operations outside the modules they belong to, and operations that write into their input."""
 
     def __init__(self, net: nn.Module) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.own = {t.data_ptr() for t in [*net.parameters(), *net.buffers()]}
         self.inside: list[tuple[nn.Module, set[int]]] = []
         self.made: set[int] = set()

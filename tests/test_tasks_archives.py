@@ -40,8 +40,7 @@ def test_tiny_imagenet_is_read_from_the_zip_with_its_boxes() -> None:
     with zipfile.ZipFile(TINY) as archive:
         wnids = archive.read("tiny-imagenet-200/wnids.txt").decode().split()
         lines = [
-            line.split("\t")
-            for line in archive.read("tiny-imagenet-200/val/val_annotations.txt").decode().splitlines()
+            line.split("\t") for line in archive.read("tiny-imagenet-200/val/val_annotations.txt").decode().splitlines()
         ]
         for number, task in enumerate(benchmark.tasks):
             assert len(task.train) == 200
@@ -82,9 +81,7 @@ def test_the_unpacked_folder_is_the_same_benchmark_and_a_subset_reads_less(tmp_p
     (tmp_path / "tiny-imagenet-200" / "val" / "images" / "val_108.JPEG").write_bytes(b"no image")
     with pytest.raises(InputError, match=r"val_108\.JPEG is not an image"):
         tasks.load("split-tiny-imagenet", data_dir=tmp_path, per_class=5)
-    (tmp_path / "tiny-imagenet-200" / "val" / "val_annotations.txt").write_text(
-        "val_0.JPEG\tn02124075\t1\t2\t3\n"
-    )
+    (tmp_path / "tiny-imagenet-200" / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn02124075\t1\t2\t3\n")
     with pytest.raises(InputError, match="every class"):
         tasks.load("split-tiny-imagenet", data_dir=tmp_path)
 
@@ -174,8 +171,7 @@ def tv_news(tmp_path: Path) -> Path:
         lines = []
         for shot in range(20 + number):
             cells = [
-                f"{index}:{1000 * number + shot + index / 8}"
-                for index in (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 4124)
+                f"{index}:{1000 * number + shot + index / 8}" for index in (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 4124)
             ]
             lines.append(f"{'1' if shot % 2 else '-1'}  {' '.join(cells)} 4125:0.5")
         lines.append("1 1:7 17:9")  # a dimension that is left out is 0
@@ -278,9 +274,7 @@ def test_permuted_mnist_holds_its_data_once_and_survives_a_journey() -> None:
 
 @needs_data
 def test_permuted_mnist_outside_the_domain_scenario_has_units_for_every_task() -> None:
-    benchmark = tasks.load(
-        "permuted-mnist", data_dir=DATA, per_class=10, tasks=3, scenario="class", validation=0.2
-    )
+    benchmark = tasks.load("permuted-mnist", data_dir=DATA, per_class=10, tasks=3, scenario="class", validation=0.2)
     assert benchmark.outputs == len(benchmark.class_names) == 30
     for number, task in enumerate(benchmark.tasks):
         assert task.classes == tuple(range(10 * number, 10 * number + 10))

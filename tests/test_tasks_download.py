@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loopback import Site, serve
 from perdure.errors import InputError
 from perdure.tasks.download import Remote, data_folder, fetch, verify
+from tests.loopback import Site, serve
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 3_000_000, dtype=np.uint8).tobytes()
 

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from loopback import Site, serve
 from perdure import tasks
 from perdure.errors import InputError
 from perdure.tasks import registry
@@ -25,6 +24,7 @@ from perdure.tasks.download import Remote
 from perdure.tasks.idx import FASHION_MNIST, MNIST, read_idx, read_idx_family
 from perdure.tasks.plain_pickle import read_plain_pickle
 from perdure.tasks.source import Source
+from tests.loopback import Site, serve
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 CACHE = Path(__file__).parents[2] / "data-cache"
@@ -107,9 +107,7 @@ def test_domain_split_mnist_is_five_binary_tasks() -> None:
 def test_idx_files_gzipped_or_plain_give_the_same_benchmark_as_the_npz(tmp_path: Path) -> None:
     with np.load(DATA / "mnist.npz") as archive:
         arrays = [archive[name][:3000] for name in ("x_train", "y_train", "x_test", "y_test")]
-        np.savez(
-            tmp_path / "mnist.npz", x_train=arrays[0], y_train=arrays[1], x_test=arrays[2], y_test=arrays[3]
-        )
+        np.savez(tmp_path / "mnist.npz", x_train=arrays[0], y_train=arrays[1], x_test=arrays[2], y_test=arrays[3])
     expected = tasks.load("split-mnist", data_dir=tmp_path).fingerprint()
     (tmp_path / "mnist.npz").unlink()
     raw = tmp_path / "MNIST" / "raw"  # where torchvision puts them
@@ -124,18 +122,14 @@ def test_idx_files_gzipped_or_plain_give_the_same_benchmark_as_the_npz(tmp_path:
         tasks.load("split-mnist", data_dir=tmp_path)
 
 
-def test_fashion_mnist_is_downloaded_as_four_idx_files(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_fashion_mnist_is_downloaded_as_four_idx_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (x, y), (x_test, y_test) = small_images(0, 200, 10, 28, 28), small_images(1, 100, 10, 28, 28)
     served = {
         remote.path: gzip.compress(idx_bytes(array))
         for remote, array in zip(FASHION_MNIST.remotes, (x, y, x_test, y_test), strict=True)
     }
     remotes = tuple(replace(remote, digest=md5(served[remote.path])) for remote in FASHION_MNIST.remotes)
-    register(
-        monkeypatch, "split-fashion-mnist", partial(read_idx_family, replace(FASHION_MNIST, remotes=remotes))
-    )
+    register(monkeypatch, "split-fashion-mnist", partial(read_idx_family, replace(FASHION_MNIST, remotes=remotes)))
     with serve(Site(files=served)) as site:
         monkeypatch.setenv("PERDURE_MIRROR", site.address)
         benchmark = tasks.load("split-fashion-mnist", data_dir=tmp_path)
@@ -157,9 +151,7 @@ def test_the_address_of_every_official_file_is_on_its_makers_list() -> None:
         assert remote.url.endswith(Path(remote.path).name)
         assert remote.digest is not None
         assert len(remote.digest) == len("md5:") + 32
-    assert (
-        len({remote.path for remote in remotes}) == len(remotes) == len({remote.digest for remote in remotes})
-    )
+    assert len({remote.path for remote in remotes}) == len(remotes) == len({remote.digest for remote in remotes})
 
 
 @pytest.mark.parametrize(
@@ -197,10 +189,7 @@ def test_official_cifar10_agrees_pixel_for_pixel_with_an_independent_copy() -> N
     assert benchmark.class_names[:3] == ("airplane", "automobile", "bird")
     assert benchmark.augmentation == "crop-flip"
     for side, each in (("train", 5000), ("test", 1000)):
-        assert (
-            np.bincount(np.concatenate([getattr(task, side).y for task in benchmark.tasks])).tolist()
-            == [each] * 10
-        )
+        assert np.bincount(np.concatenate([getattr(task, side).y for task in benchmark.tasks])).tolist() == [each] * 10
     with np.load(DATA / "cifar10-small.npz") as copy:
         for side in ("train", "test"):
             x, y = copy[f"x_{side}"].transpose(0, 3, 1, 2), copy[f"y_{side}"]
@@ -237,9 +226,7 @@ def test_python_batches_and_binary_records_are_the_same_benchmark(tmp_path: Path
             b"data": rows[:, 1:],
             b"filenames": [b"a.png"],
         }
-        (tmp_path / "python" / "cifar-10-batches-py" / name.removesuffix(".bin")).write_bytes(
-            pickle.dumps(batch, 2)
-        )
+        (tmp_path / "python" / "cifar-10-batches-py" / name.removesuffix(".bin")).write_bytes(pickle.dumps(batch, 2))
     one = tasks.load("split-cifar10", data_dir=tmp_path / "binary")
     two = tasks.load("split-cifar10", data_dir=tmp_path / "python")
     assert one.fingerprint() == two.fingerprint()
@@ -308,9 +295,7 @@ def test_bad_cifar_files_are_named(name: str, content: bytes | None, words: str,
     x, y = small_images(0, 10, 10, 3, 32, 32)
     for file in [*CIFAR10.layouts[0].train, "test_batch.bin"]:
         (folder / file).write_bytes(records(x, [y]))
-    assert tasks.load("split-cifar10", data_dir=tmp_path).class_names == tuple(
-        "0123456789"
-    )  # no names beside them
+    assert tasks.load("split-cifar10", data_dir=tmp_path).class_names == tuple("0123456789")  # no names beside them
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_bytes(content)

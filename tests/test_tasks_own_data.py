@@ -63,9 +63,7 @@ def test_cifar10_small_npz_is_turned_to_channels_first() -> None:
         ((8, 1, 5, 6), (0, 1, 2, 3)),
     ],
 )
-def test_images_come_in_any_usual_shape(
-    shape: tuple[int, ...], axes: tuple[int, ...] | None, tmp_path: Path
-) -> None:
+def test_images_come_in_any_usual_shape(shape: tuple[int, ...], axes: tuple[int, ...] | None, tmp_path: Path) -> None:
     x = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
     benchmark = tasks.load(str(write_npz(tmp_path / "own.npz", x)), tasks=1)
     expected = x[:, None] if axes is None else x.transpose(axes)
@@ -94,9 +92,7 @@ def test_a_constant_feature_normalises_to_zero(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("classes", "expected"), [(2, 1), (3, 1), (4, 2), (7, 1), (9, 3), (10, 5), (20, 10), (26, 2), (200, 10)]
 )
-def test_own_data_get_at_most_ten_tasks_of_two_classes_or_more(
-    classes: int, expected: int, tmp_path: Path
-) -> None:
+def test_own_data_get_at_most_ten_tasks_of_two_classes_or_more(classes: int, expected: int, tmp_path: Path) -> None:
     path = write_npz(tmp_path / "own.npz", np.zeros((classes, 2)), np.arange(classes))
     assert len(tasks.load(str(path)).tasks) == expected
 
@@ -151,9 +147,7 @@ def write_images(
             for number in range(3):
                 width, height = sizes[number % len(sizes)]
                 shape = (height, width, 3) if mode == "RGB" else (height, width)
-                Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)).save(
-                    root / part / label / f"{number}.png"
-                )
+                Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)).save(root / part / label / f"{number}.png")
 
 
 @pytest.mark.parametrize("side", ["test", "val"])
@@ -174,9 +168,7 @@ def test_a_zipped_folder_is_the_same_benchmark(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "own.zip", "w") as archive:
         for path in sorted((tmp_path / "own").rglob("*.png")):
             archive.write(path, path.relative_to(tmp_path))
-    assert (
-        tasks.load(str(tmp_path / "own.zip")).fingerprint() == tasks.load(str(tmp_path / "own")).fingerprint()
-    )
+    assert tasks.load(str(tmp_path / "own.zip")).fingerprint() == tasks.load(str(tmp_path / "own")).fingerprint()
 
 
 def test_grey_images_keep_one_channel(tmp_path: Path) -> None:
@@ -272,9 +264,7 @@ def test_the_adult_table_is_read_whole() -> None:
     labels = np.concatenate([task.train.y, task.test.y])
     assert np.bincount(labels).tolist() == [24720, 7841]  # as adult.names counts them
     features = benchmark.provenance["features"]
-    assert (
-        benchmark.input_shape == (len(features),) == (108,)
-    )  # 6 numbers and 102 words, three of them missing
+    assert benchmark.input_shape == (len(features),) == (108,)  # 6 numbers and 102 words, three of them missing
     rows = np.concatenate([task.train.x, task.test.x])
     assert rows[:, features.index("column 2=missing")].sum() == 1836
     assert rows[:, features.index("column 7=missing")].sum() == 1843

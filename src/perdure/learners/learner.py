@@ -191,5 +191,7 @@ def make_settings(learner: type[Learner], given: Mapping[str, Any]) -> Any:
         try:
             values[name] = kinds[name](value)
         except (TypeError, ValueError):
-            raise InputError(f"{learner.name}: setting {name!r} must be a {kinds[name].__name__}, got {value!r}") from None
+            raise InputError(
+                f"{learner.name}: setting {name!r} must be a {kinds[name].__name__}, got {value!r}"
+            ) from None
     return learner.Settings(**values)

@@ -1,5 +1,6 @@
 """Numbers from numbers: pure functions on arrays, numpy and scipy only."""
 
+from perdure.metrics import lifelong
 from perdure.metrics.accuracy_matrix import (
     Intransigence,
     accuracy,
@@ -56,6 +57,7 @@ __all__ = [
     "forward_transfer",
     "interval",
     "intransigence",
+    "lifelong",
     "min_accuracy",
     "model_size_efficiency",
     "positive_backward_transfer",

@@ -213,9 +213,7 @@ def performance_recovery(run: Run) -> PerTask:
     found: dict[str, tuple[float, ...]] = {}
     for task in run.tasks:
         curves = [run.blocks[i].performance for i in run.positions(task, "train")]
-        found[task] = tuple(
-            _recovery(before, after) for before, after in pairwise(c for c in curves if c.size)
-        )
+        found[task] = tuple(_recovery(before, after) for before, after in pairwise(c for c in curves if c.size))
     slopes = {
         task: 0.0 - float(theilslopes(times)[0]) if len(times) > 1 else float("nan")  # never -0.0
         for task, times in found.items()

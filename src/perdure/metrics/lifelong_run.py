@@ -31,14 +31,10 @@ class Block:
 
     def __post_init__(self) -> None:
         if self.kind not in ("train", "test"):
-            raise InputError(
-                f"block of task {self.task!r}: kind is {self.kind!r}, expected 'train' or 'test'"
-            )
+            raise InputError(f"block of task {self.task!r}: kind is {self.kind!r}, expected 'train' or 'test'")
         curve = _curve(self.performance, f"{self.kind} block of task {self.task!r}")
         if self.kind == "test" and not curve.size:
-            raise InputError(
-                f"test block of task {self.task!r}: no performance, expected at least one; leave it out"
-            )
+            raise InputError(f"test block of task {self.task!r}: no performance, expected at least one; leave it out")
         object.__setattr__(self, "performance", curve)
 
 
@@ -118,8 +114,7 @@ def smooth(performance: ArrayLike, window: int | None = None) -> Curve:
 def smoothed(run: Run, window: int | None = None) -> Run:
     """Smooth each training block and each expert's curve; evaluations stay as they are."""
     blocks = [
-        Block(b.kind, b.task, smooth(b.performance, window) if b.kind == "train" else b.performance)
-        for b in run.blocks
+        Block(b.kind, b.task, smooth(b.performance, window) if b.kind == "train" else b.performance) for b in run.blocks
     ]
     return Run(blocks, {task: [smooth(c, window) for c in curves] for task, curves in run.experts.items()})
 
@@ -158,9 +153,7 @@ def normalised(run: Run, ranges: Mapping[str, tuple[float, float]] | None = None
 def _curve(values: ArrayLike, where: str) -> Curve:
     curve = np.array(values, dtype=float)
     if curve.ndim != 1:
-        raise InputError(
-            f"{where}: performance has shape {curve.shape}, expected one number for each experience"
-        )
+        raise InputError(f"{where}: performance has shape {curve.shape}, expected one number for each experience")
     if not np.isfinite(curve).all():
         place = int(np.flatnonzero(~np.isfinite(curve))[0])
         raise InputError(f"{where}: experience {place + 1} is {curve[place]}, expected a finite performance")

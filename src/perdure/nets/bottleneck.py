@@ -37,9 +37,7 @@ class Bottleneck(nn.Module):
         return cast(Tensor, self.relu3(self.add(self.residual(x), self.shortcut(x))))
 
 
-def bottleneck_resnet(
-    shape: tuple[int, ...], outputs: int, width: int, *, blocks: tuple[int, ...]
-) -> Network:
+def bottleneck_resnet(shape: tuple[int, ...], outputs: int, width: int, *, blocks: tuple[int, ...]) -> Network:
     """Stem of 7 x 7 stride 2 and max-pooling, four stages, global pooling (He et al. 2016, Table 1).
 
     The 3 x 3 convolution carries the stride, as in the usual weights; the paper strides the first 1 x 1.

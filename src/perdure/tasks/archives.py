@@ -82,9 +82,7 @@ def open_files(path: Path) -> Files:
             return _Folder(path)
         return _Zip(path) if zipfile.is_zipfile(path) else _Tar(path)
     except _BROKEN as error:
-        raise InputError(
-            f"{path}: not a folder, zip or tar file that can be read ({reason(error)})"
-        ) from error
+        raise InputError(f"{path}: not a folder, zip or tar file that can be read ({reason(error)})") from error
 
 
 def read_through(path: Path, wanted: set[str]) -> dict[str, bytes]:

@@ -50,21 +50,15 @@ def read_npz(path: Path) -> Arrays:
         raise InputError(f"{path}: not an npz file of plain arrays ({reason(error)})") from error
     for name in _NAMES:
         if name not in found:
-            raise InputError(
-                f"{path}: no array {name!r} in it, expected {', '.join(_NAMES)}; it has {listed}"
-            )
+            raise InputError(f"{path}: no array {name!r} in it, expected {', '.join(_NAMES)}; it has {listed}")
     x_train, y_train, x_test, y_test = (found[name] for name in _NAMES)
     for side, x, y in (("train", x_train, y_train), ("test", x_test, y_test)):
         if y.ndim == 2 and y.shape[1] == 1:
             y.shape = (-1,)  # keras keeps CIFAR labels as a column
         if y.ndim != 1 or len(x) != len(y) or not len(y):
-            raise InputError(
-                f"{path}: x_{side} has shape {x.shape} and y_{side} {y.shape}, expected one label a row"
-            )
+            raise InputError(f"{path}: x_{side} has shape {x.shape} and y_{side} {y.shape}, expected one label a row")
     if x_train.shape[1:] != x_test.shape[1:]:
-        raise InputError(
-            f"{path}: x_train holds {x_train.shape[1:]} and x_test {x_test.shape[1:]}, expected alike"
-        )
+        raise InputError(f"{path}: x_train holds {x_train.shape[1:]} and x_test {x_test.shape[1:]}, expected alike")
     class_names, codes = number_labels(str(path), y_train, y_test)
     return Arrays(_inputs(path, x_train), codes[0], _inputs(path, x_test), codes[1], class_names)
 
@@ -75,12 +69,8 @@ def number_labels(
     """Return the classes in sorted order and the labels as numbers; every class must be on both sides."""
     for labels in (train, test):
         if labels.dtype.kind == "f" and not np.array_equal(labels, np.rint(labels)):
-            raise InputError(
-                f"{place}: labels like {labels[0]} are not classes, expected whole numbers or words"
-            )
-    train, test = (
-        labels.astype(np.int64) if labels.dtype.kind in "fb" else labels for labels in (train, test)
-    )
+            raise InputError(f"{place}: labels like {labels[0]} are not classes, expected whole numbers or words")
+    train, test = (labels.astype(np.int64) if labels.dtype.kind in "fb" else labels for labels in (train, test))
     classes, codes = np.unique(train, return_inverse=True)
     tested = np.unique(test)
     for label in np.setxor1d(classes, tested):

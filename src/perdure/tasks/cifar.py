@@ -106,12 +106,8 @@ def read_cifar(cifar: Cifar, folder: Path, progress: bool) -> Source:
     found = read_through(place, {*layout.train, layout.test, layout.names})
     missing = [name for name in (*layout.train, layout.test) if name not in found]
     if missing:
-        raise InputError(
-            f"{place}: no {missing[0]} in it, expected {', '.join((*layout.train, layout.test))}"
-        )
-    decode = (
-        partial(_records, cifar, layout) if isinstance(layout.labels, int) else partial(_batch, cifar, layout)
-    )
+        raise InputError(f"{place}: no {missing[0]} in it, expected {', '.join((*layout.train, layout.test))}")
+    decode = partial(_records, cifar, layout) if isinstance(layout.labels, int) else partial(_batch, cifar, layout)
     parts = [decode(f"{place}: {name}", found[name]) for name in layout.train]
     x_test, y_test = decode(f"{place}: {layout.test}", found[layout.test])
     return Source(
@@ -137,30 +133,22 @@ def _locate(cifar: Cifar, folder: Path) -> tuple[Path, Layout] | None:
     return None
 
 
-def _records(
-    cifar: Cifar, layout: Layout, place: str, content: bytes
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _records(cifar: Cifar, layout: Layout, place: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Decode the binary layout: label bytes (the fine one last), then 1024 red, green and blue bytes each."""
     width = int(layout.labels) + _PIXELS
     if not content or len(content) % width:
-        raise InputError(
-            f"{place}: {len(content)} bytes, expected a multiple of {width}; the file is cut or another"
-        )
+        raise InputError(f"{place}: {len(content)} bytes, expected a multiple of {width}; the file is cut or another")
     rows = np.frombuffer(content, dtype=np.uint8).reshape(-1, width)
     labels = _checked(cifar, place, rows[:, int(layout.labels) - 1].astype(np.int64))
     return rows[:, int(layout.labels) :].reshape(-1, 3, 32, 32), labels
 
 
-def _batch(
-    cifar: Cifar, layout: Layout, place: str, content: bytes
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _batch(cifar: Cifar, layout: Layout, place: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Decode the python layout: a pickled mapping of plain values, of which nothing else is admitted."""
     batch = read_plain_pickle(place, content)
     data, labels = batch.get("data"), batch.get(str(layout.labels))
     if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != _PIXELS or labels is None:
-        raise InputError(
-            f"{place}: expected 'data' of {_PIXELS} bytes a row and {layout.labels!r}; it has {[*batch]}"
-        )
+        raise InputError(f"{place}: expected 'data' of {_PIXELS} bytes a row and {layout.labels!r}; it has {[*batch]}")
     if len(labels) != len(data):
         raise InputError(f"{place}: {len(labels)} labels for {len(data)} images")
     return data.reshape(-1, 3, 32, 32), _checked(cifar, place, np.asarray(labels, dtype=np.int64))
@@ -181,9 +169,7 @@ def _class_names(cifar: Cifar, layout: Layout, place: str, content: bytes | None
     elif content is not None:
         listed = read_plain_pickle(place, content).get(str(layout.labels).removesuffix("s") + "_names", [])
         names = [str(name) for name in listed]
-    return (
-        tuple(names) if len(names) == cifar.classes else tuple(str(number) for number in range(cifar.classes))
-    )
+    return tuple(names) if len(names) == cifar.classes else tuple(str(number) for number in range(cifar.classes))
 
 
 read_cifar10 = partial(read_cifar, CIFAR10)

@@ -42,9 +42,7 @@ class Remote:
         if not mirror:
             return self.url
         if not mirror.startswith(("http://", "https://")):
-            raise InputError(
-                f"PERDURE_MIRROR={mirror}: expected an address that starts with http:// or https://"
-            )
+            raise InputError(f"PERDURE_MIRROR={mirror}: expected an address that starts with http:// or https://")
         return f"{mirror.rstrip('/')}/{self.path}"
 
 
@@ -108,9 +106,7 @@ def _reason(error: Exception) -> str:
     """Say in a few words on one line what went wrong."""
     if isinstance(error, HTTPError):
         return f"the server answers {error.code} {error.reason}"
-    return reason(
-        error.reason if isinstance(error, URLError) and isinstance(error.reason, OSError) else error
-    )
+    return reason(error.reason if isinstance(error, URLError) and isinstance(error.reason, OSError) else error)
 
 
 def _part(target: Path) -> Path:

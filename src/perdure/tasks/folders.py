@@ -60,9 +60,7 @@ def _by_class(names: list[str], side: str) -> dict[str, list[str]]:
     return found
 
 
-def _common_form(
-    files: Files, names: list[str]
-) -> tuple[tuple[int, int], Literal[1, 3], Literal["exact", "cover"]]:
+def _common_form(files: Files, names: list[str]) -> tuple[tuple[int, int], Literal[1, 3], Literal["exact", "cover"]]:
     """Look at the headers: one size or several, all grey or not."""
     sizes, modes = set(), set()
     for name in names:

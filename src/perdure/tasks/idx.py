@@ -143,15 +143,11 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: not a gzip file that can be read to its end ({reason(error)})") from error
     if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise InputError(
-            f"{path}: not an idx file of bytes, it starts with {content[:4].hex()!r}, expected '000008..'"
-        )
+        raise InputError(f"{path}: not an idx file of bytes, it starts with {content[:4].hex()!r}, expected '000008..'")
     start = 4 + 4 * content[3]
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
     if len(content) - start != prod(shape):
-        raise InputError(
-            f"{path}: its header promises {prod(shape)} bytes, the file has {len(content) - start}; cut?"
-        )
+        raise InputError(f"{path}: its header promises {prod(shape)} bytes, the file has {len(content) - start}; cut?")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 

@@ -83,9 +83,7 @@ def load(
 def _unknown(name: str) -> str:
     """Say that a name is neither a benchmark nor a path, whichever it looks more like."""
     if "/" in name or "\\" in name or Path(name).suffix in {".npz", ".zip", *_TABLES}:
-        return (
-            f"{name}: no such file or folder, expected an npz file, a folder or zip of images, or a csv table"
-        )
+        return f"{name}: no such file or folder, expected an npz file, a folder or zip of images, or a csv table"
     return f"benchmark {name!r} is unknown: {nearest(name, registry.names())}"
 
 
@@ -98,13 +96,9 @@ def _own_data(path: Path) -> Source:
     if path.is_dir() or path.suffix in {".zip", ".tar"}:
         files = open_files(path)
         return tiny_imagenet_source(files) if files.find("wnids.txt") else folder_source(files)
-    raise InputError(
-        f"{path}: a {path.suffix or 'nameless'} file, expected .npz, .csv, .tsv, .data, .zip or a folder"
-    )
+    raise InputError(f"{path}: a {path.suffix or 'nameless'} file, expected .npz, .csv, .tsv, .data, .zip or a folder")
 
 
 def _fitting_tasks(classes: int) -> int:
     """Return the most tasks, ten at most, that give each two classes or more."""
-    return max(
-        count for count in range(1, 11) if classes % count == 0 and (classes // count > 1 or count == 1)
-    )
+    return max(count for count in range(1, 11) if classes % count == 0 and (classes // count > 1 or count == 1))

@@ -74,9 +74,7 @@ class Pictures:
         scale = max(width / image.width, height / image.height)
         wide, high = max(width, round(image.width * scale)), max(height, round(image.height * scale))
         left, top = (wide - width) // 2, (high - height) // 2
-        return image.resize((wide, high), Image.Resampling.BILINEAR).crop(
-            (left, top, left + width, top + height)
-        )
+        return image.resize((wide, high), Image.Resampling.BILINEAR).crop((left, top, left + width, top + height))
 
 
 def open_image(files: Files, name: str, mode: str | None = None) -> Image.Image:
@@ -87,6 +85,4 @@ def open_image(files: Files, name: str, mode: str | None = None) -> Image.Image:
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(
-            f"{files.path}: {name} is not an image that can be read ({reason(error)})"
-        ) from error
+        raise InputError(f"{files.path}: {name} is not an image that can be read ({reason(error)})") from error

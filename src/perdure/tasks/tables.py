@@ -69,9 +69,7 @@ def table_source(path: Path) -> Source:
     names, (codes, _) = number_labels(str(path), labels, labels)
     counts = np.bincount(codes)
     if counts.min() < 2:
-        raise InputError(
-            f"{path}: class {names[counts.argmin()]!r} has one row, expected one to train and one to test"
-        )
+        raise InputError(f"{path}: class {names[counts.argmin()]!r} has one row, expected one to train and one to test")
     train, test = stratified_rows(codes, _TEST_SHARE, np.random.default_rng(0))
     return Source(
         train=in_memory(table.x[train], codes[train]),
@@ -97,26 +95,20 @@ def read_csv(path: Path) -> Table:
     delimiter = max(",;\t", key=text.split("\n", 1)[0].count)
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
     try:
-        rows = [
-            (reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))
-        ]
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}: not a table ({reason(error)})") from error
     if not rows:
         raise InputError(f"{path}: the table is empty")
     for line, row in rows:
         if len(row) != len(rows[0][1]):
-            raise InputError(
-                f"{path}, line {line}: {len(row)} cells, expected {len(rows[0][1])} as in the first line"
-            )
+            raise InputError(f"{path}, line {line}: {len(row)} cells, expected {len(rows[0][1])} as in the first line")
     headed = all(_number(cell) is None for cell in rows[0][1])
     width = len(rows[0][1])
     header = rows[0][1] if headed else [f"column {number}" for number in range(1, width + 1)]
     body = rows[1:] if headed else rows
     if width < 2 or not body:
-        raise InputError(
-            f"{path}: {width} columns and {len(body)} rows, expected features, a label column and rows"
-        )
+        raise InputError(f"{path}: {width} columns and {len(body)} rows, expected features, a label column and rows")
     lines = [line for line, _ in body]
     columns = list(zip(*(row for _, row in body), strict=True))
     target = _label_column(header)
@@ -150,15 +142,11 @@ def _number(cell: str) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _encode(
-    place: str, name: str, cells: tuple[str, ...], lines: list[int]
-) -> tuple[NDArray[np.float32], list[str]]:
+def _encode(place: str, name: str, cells: tuple[str, ...], lines: list[int]) -> tuple[NDArray[np.float32], list[str]]:
     """Return a column's features: itself, or one for each of its values."""
     numbers = [_number(cell) for cell in cells]
     missing = [cell.lower() in _MISSING for cell in cells]
-    if all(number is not None or gone for number, gone in zip(numbers, missing, strict=True)) and not all(
-        missing
-    ):
+    if all(number is not None or gone for number, gone in zip(numbers, missing, strict=True)) and not all(missing):
         if any(missing):
             raise InputError(
                 f"{place}: {sum(missing)} of {len(cells)} numbers are missing, the first in line"
@@ -168,9 +156,7 @@ def _encode(
     words = np.array(["missing" if gone else cell for cell, gone in zip(cells, missing, strict=True)])
     values, codes = np.unique(words, return_inverse=True)
     if len(values) > _MOST_CATEGORIES:
-        raise InputError(
-            f"{place}: {len(values)} different words, more than {_MOST_CATEGORIES}: leave the column out"
-        )
+        raise InputError(f"{place}: {len(values)} different words, more than {_MOST_CATEGORIES}: leave the column out")
     return np.eye(len(values), dtype=np.float32)[codes], [f"{name}={value}" for value in values]
 
 
@@ -217,9 +203,7 @@ def _read_libsvm(place: str, content: bytes) -> tuple[NDArray[np.float32], NDArr
             io.BytesIO(content), n_features=max(TV_FEATURES) + 1, dtype=np.float32, zero_based=False
         )
     except ValueError as error:
-        raise InputError(
-            f"{place}: not in libsvm format, 'label index:value ...' ({reason(error)})"
-        ) from error
+        raise InputError(f"{place}: not in libsvm format, 'label index:value ...' ({reason(error)})") from error
     if set(np.unique(labels)) != {-1, 1}:
         raise InputError(f"{place}: labels {np.unique(labels)}, expected 1 for commercials and -1 for news")
     x = sparse.tocsc()[:, [index - 1 for index in TV_FEATURES]].toarray()

@@ -50,9 +50,7 @@ def tiny_imagenet_source(files: Files) -> Source:
     for number, wnid in enumerate(wnids):
         images = present.get(f"{root}train/{wnid}/images", [])
         if not images:
-            raise InputError(
-                f"{files.path}: no images in {root}train/{wnid}/images, a class that wnids.txt names"
-            )
+            raise InputError(f"{files.path}: no images in {root}train/{wnid}/images, a class that wnids.txt names")
         train_names += images
         train_labels += [number] * len(images)
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
@@ -64,12 +62,9 @@ def tiny_imagenet_source(files: Files) -> Source:
     names = [words.get(wnid, wnid).split(",")[0] for wnid in wnids]
     return Source(
         train=_split(files, train_names, train_labels, boxes),
-        test=_split(
-            files, [f"{root}val/images/{row[0]}" for row in rows], [numbers[row[1]] for row in rows], boxes
-        ),
+        test=_split(files, [f"{root}val/images/{row[0]}" for row in rows], [numbers[row[1]] for row in rows], boxes),
         class_names=tuple(
-            name if names.count(name) == 1 else f"{name} ({wnid})"
-            for name, wnid in zip(names, wnids, strict=True)
+            name if names.count(name) == 1 else f"{name} ({wnid})" for name, wnid in zip(names, wnids, strict=True)
         ),
         mean=(0.4802, 0.4480, 0.3975),
         std=(0.2770, 0.2691, 0.2821),

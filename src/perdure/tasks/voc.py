@@ -65,18 +65,14 @@ def voc_source(files: Files, side: int) -> Source:
     """
     listing = files.find("ImageSets/Main/train.txt")
     if listing is None:
-        raise InputError(
-            f"{files.path}: no ImageSets/Main/train.txt in it, expected VOC 2012's official layout"
-        )
+        raise InputError(f"{files.path}: no ImageSets/Main/train.txt in it, expected VOC 2012's official layout")
     root = listing.removesuffix("ImageSets/Main/train.txt")
     train, test = (_split(files, root, part, side) for part in ("train", "val"))
     present = np.intersect1d(train.y, test.y)
     for split, part in ((train, "train"), (test, "val")):
         lonely = np.setdiff1d(split.y, present)
         if len(lonely):
-            raise InputError(
-                f"{files.path}: {CLASSES[lonely[0]]!r} is in the {part} list only, every class needs both"
-            )
+            raise InputError(f"{files.path}: {CLASSES[lonely[0]]!r} is in the {part} list only, every class needs both")
     if len(present) < len(CLASSES):  # a part of the data set, in its layout
         train, test = (Split(np.searchsorted(present, split.y), split.take) for split in (train, test))
     return Source(
@@ -100,9 +96,7 @@ def _split(files: Files, root: str, part: str, side: int) -> Split:
             crops.append(crop)
     if not names:
         raise InputError(f"{files.path}: no objects in the images that {root}ImageSets/Main/{part}.txt names")
-    pictures = Pictures(
-        files, tuple(names), (side, side), fit="stretch", crops=np.array(crops, dtype=np.int64)
-    )
+    pictures = Pictures(files, tuple(names), (side, side), fit="stretch", crops=np.array(crops, dtype=np.int64))
     return Split(y=np.array(labels, dtype=np.int64), take=pictures)
 
 

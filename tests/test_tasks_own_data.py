@@ -196,7 +196,8 @@ def test_images_of_several_sizes_become_squares_of_64(tmp_path: Path) -> None:
 
 
 def test_unusable_folders_are_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "empty" / "a" / "b" / "wnids.txt").write_text("too deep to be Tiny ImageNet")
     assert "no images in train/<class>/" in refusal(tmp_path / "empty")
     write_images(tmp_path / "no-test", side="other")
     assert "no images in test/<class>/ or val/<class>/" in refusal(tmp_path / "no-test")

@@ -190,9 +190,7 @@ def test_tasks_come_in_the_order_of_training() -> None:
 
 
 def test_experts_widen_the_range() -> None:
-    run = Run(
-        [Block("train", "a", np.array([1.0, 2.0]))], {"a": [np.array([0.0, 1.0]), np.array([4.0, 3.0])]}
-    )
+    run = Run([Block("train", "a", np.array([1.0, 2.0]))], {"a": [np.array([0.0, 1.0]), np.array([4.0, 3.0])]})
     assert lifelong.performance_ranges(run) == {"a": (0.0, 4.0)}
     assert lifelong.normalised(run).blocks[0].performance.tolist() == [26.0, 51.0]
     assert lifelong.normalised(run).experts["a"][1].tolist() == [101.0, 76.0]

@@ -43,9 +43,7 @@ def test_units_of_performance_do_not_matter_after_normalisation(
     case: tuple[NDArray[np.float64], tuple[int, ...]], scale: float, shift: float
 ) -> None:
     table, curriculum = np.round(case[0], 3), case[1]
-    plain, other = (
-        lifelong.normalised(lifelong.from_table(t, curriculum)) for t in (table, scale * table + shift)
-    )
+    plain, other = (lifelong.normalised(lifelong.from_table(t, curriculum)) for t in (table, scale * table + shift))
     one, two = lifelong.performance_maintenance(plain), lifelong.performance_maintenance(other)
     np.testing.assert_allclose([*one.tasks.values()], [*two.tasks.values()], atol=1e-6)
     ratio, again = lifelong.backward_transfer(plain), lifelong.backward_transfer(other)
@@ -68,9 +66,7 @@ def test_ranges_and_relations_of_transfer(case: tuple[NDArray[np.float64], tuple
             np.testing.assert_allclose(contrasts[pair], (r - 1) / (r + 1), atol=1e-12)
             assert np.abs(contrasts[pair]).max() <= 1
             assert pair[0] != pair[1]
-    assert all(
-        abs(v) <= 100 + 1e-9 for vs in lifelong.performance_maintenance(run).values.values() for v in vs
-    )
+    assert all(abs(v) <= 100 + 1e-9 for vs in lifelong.performance_maintenance(run).values.values() for v in vs)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5), st.integers(1, 4))

@@ -41,9 +41,7 @@ def test_basic_block_with_projection() -> None:
         get("residual.norm1"),
     )
     h = functional.conv2d(functional.relu(h), block.state_dict()["residual.conv2.weight"], padding=1)
-    side = norm(
-        functional.conv2d(x, block.state_dict()["shortcut.conv.weight"], stride=2), get("shortcut.norm")
-    )
+    side = norm(functional.conv2d(x, block.state_dict()["shortcut.conv.weight"], stride=2), get("shortcut.norm"))
     torch.testing.assert_close(block(x), functional.relu(norm(h, get("residual.norm2")) + side))
 
 
@@ -69,9 +67,7 @@ def test_wide_block_projects_the_activated_input() -> None:
     x, weights, get = image(2, 4, 8, 8), block.state_dict(), block.get_submodule
     opened = functional.relu(norm(x, get("open.norm")))
     h = functional.conv2d(opened, weights["residual.conv1.weight"], stride=2, padding=1)
-    h = functional.conv2d(
-        functional.relu(norm(h, get("residual.norm"))), weights["residual.conv2.weight"], padding=1
-    )
+    h = functional.conv2d(functional.relu(norm(h, get("residual.norm"))), weights["residual.conv2.weight"], padding=1)
     torch.testing.assert_close(block(x), h + functional.conv2d(opened, weights["shortcut.weight"], stride=2))
 
 

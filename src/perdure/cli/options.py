@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
 
 from perdure.errors import InputError
 from perdure.metrics import WEIGHTS, weight_vector
@@ -50,3 +53,20 @@ def assignments(texts: list[str], option: str) -> dict[str, str]:
             raise InputError(f"{option} {text}: expected name=value")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def own_function(text: str) -> Callable[..., Any]:
+    """Return the function that ``file.py:name`` points at; the file is run, so it must be your own."""
+    place, _, name = text.rpartition(":")
+    path = Path(place)
+    if not path.is_file():
+        raise InputError(f"{text}: there is no file {place}; expected file.py:function")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{text}: {place} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise InputError(f"{text}: {place} has no function {name!r}")
+    return cast(Callable[..., Any], function)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from perdure.cli.options import assignments, numbers
+from perdure.cli.options import assignments, numbers, own_function
 from perdure.errors import InputError
 
 Scenario = Literal["class", "task", "domain"]
@@ -31,7 +31,9 @@ def run(
     per_class: Annotated[int | None, typer.Option(help="At most so many training examples of a class.", min=1)] = None,
     validation: Annotated[float, typer.Option(help="Share of the training data set aside.", min=0, max=0.9)] = 0.0,
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are, or go.")] = None,
-    network: Annotated[str | None, typer.Option(help="By default the benchmark's own.")] = None,
+    network: Annotated[
+        str | None, typer.Option(help="A network's name, or file.py:function for your own; see --list.")
+    ] = None,
     width: Annotated[int | None, typer.Option(help="Width of the network.", min=1)] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of each task.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples in a batch.")] = None,
@@ -45,6 +47,9 @@ def run(
     ] = None,
     evaluate_every: Annotated[int | None, typer.Option(help="Evaluate all tasks every so many batches.")] = None,
     setting: Annotated[list[str] | None, typer.Option("--set", help="A learner's own setting: name=value.")] = None,
+    save_seconds: Annotated[
+        float, typer.Option(help="Save the state at least this often within an epoch.", min=0)
+    ] = 30.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ...")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads; by default all cores.", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records' paths and accuracies as JSON.")] = False,
@@ -101,7 +106,7 @@ def run(
                 job = room.Run(
                     benchmark=data,
                     learner=kind,
-                    network=network or protocol.network,
+                    network=own_function(network) if network and ":" in network else network or protocol.network,
                     width=width,
                     training=training,
                     settings=assignments(setting or [], "--set"),
@@ -109,14 +114,14 @@ def run(
                     device=device,
                 )
                 where = _folder(out, data, kind.name, seed, order + 1 if orders else None)
-                failed |= not _execute(job, where, results, quiet=as_json)
+                failed |= not _execute(job, where, results, save_seconds, quiet=as_json)
     if as_json:
         typer.echo(json.dumps(results, indent=2))
     if failed:
         raise typer.Exit(1)
 
 
-def _execute(job: Any, where: Path, results: list[dict[str, Any]], quiet: bool) -> bool:
+def _execute(job: Any, where: Path, results: list[dict[str, Any]], save_seconds: float, quiet: bool) -> bool:
     """Run one job; a run that diverges is reported and does not stop the others."""
     from perdure import learners as room  # noqa: PLC0415
     from perdure.cli.progress import RunProgress  # noqa: PLC0415
@@ -124,7 +129,7 @@ def _execute(job: Any, where: Path, results: list[dict[str, Any]], quiet: bool) 
     console = Console(stderr=quiet)
     with RunProgress(f"{job.learner.name} seed {job.seed}", console) as progress:
         try:
-            record = room.execute(job, where, progress)
+            record = room.execute(job, where, progress, save_seconds)
         except room.DivergedError as error:
             typer.echo(f"perdure: {error}", err=True)
             return False

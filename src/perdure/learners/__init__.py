@@ -9,13 +9,14 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from perdure.errors import InputError, nearest
-from perdure.learners.learner import REGISTRY, Learner
+from perdure.learners.learner import REGISTRY, Context, Learner
 from perdure.learners.loop import DivergedError, Run, execute
 from perdure.learners.progress import Position, Progress
 from perdure.learners.protocols import Protocol, protocol_for
 from perdure.learners.training import Training
 
 __all__ = [
+    "Context",
     "DivergedError",
     "Learner",
     "Position",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from perdure.learners.meter import Meter, example_cost
 from perdure.learners.progress import SILENT, Position, Progress
 from perdure.learners.training import Training
 from perdure.record import Record, Recorder
+from perdure.record.files import alone, remove_litter
 from perdure.record.state import STATE, load_state, save_state
 from perdure.tasks import Benchmark
 
 SAVE_SECONDS = 30.0
+NetworkMaker = Callable[[tuple[int, ...], int], nn.Module]
 
 
 class DivergedError(InputError):
@@ -38,7 +40,8 @@ class Run:
 
     benchmark: Benchmark
     learner: type[Learner]
-    network: str = "small-conv"
+    network: str | NetworkMaker = "small-conv"
+    """A name, or a function (input shape, outputs) -> network of your own."""
     width: int | None = None
     training: Training = field(default_factory=Training)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -46,14 +49,34 @@ class Run:
     device: str = "cpu"
 
     def make_network(self, seed: int) -> nn.Module:
-        """Return a new network for this benchmark."""
-        return nets.build(
-            self.network,
-            input_shape=self.benchmark.input_shape,
-            outputs=self.benchmark.outputs,
-            seed=seed,
-            width=self.width,
-        ).to(self.device)
+        """Return a new network for this benchmark, its parameters drawn from the seed alone."""
+        shape, outputs = self.benchmark.input_shape, self.benchmark.outputs
+        if isinstance(self.network, str):
+            built: nn.Module = nets.build(self.network, input_shape=shape, outputs=outputs, seed=seed, width=self.width)
+        else:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                built = self.network(shape, outputs)
+            _check_outputs(built, shape, outputs)
+        return built.to(self.device)
+
+    @property
+    def network_name(self) -> str:
+        """How the record calls the network."""
+        return (
+            self.network if isinstance(self.network, str) else f"{self.network.__module__}.{self.network.__qualname__}"
+        )
+
+
+def _check_outputs(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
+    training = network.training
+    with torch.inference_mode():
+        found = tuple(network.eval()(torch.zeros(2, *shape)).shape)
+    network.train(training)
+    if found != (2, outputs):
+        raise InputError(
+            f"network: for two examples of shape {shape} expected outputs of shape (2, {outputs}), got {found}"
+        )
 
 
 def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_seconds: float = SAVE_SECONDS) -> Record:
@@ -64,7 +87,21 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
     """
     path = Path(path)
     settings = make_settings(run.learner, run.settings)
-    recorder = Recorder(
+    path.mkdir(parents=True, exist_ok=True)
+    with alone(path), torch.random.fork_rng(devices=[]):
+        remove_litter(path)
+        recorder = _recorder(run, settings, path)
+        if recorder.next_step < len(run.benchmark.curriculum):
+            Loop(run, settings, recorder, progress, save_seconds).go()
+        state = path / STATE
+        state.unlink(missing_ok=True)
+        if state.parent.exists():
+            state.parent.rmdir()
+    return Record.open(path)
+
+
+def _recorder(run: Run, settings: Any, path: Path) -> Recorder:
+    return Recorder(
         path,
         [task.name for task in run.benchmark.tasks],
         curriculum=run.benchmark.curriculum,
@@ -73,19 +110,15 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
         scenario=run.benchmark.scenario,
         seed=run.seed,
         settings={**run.training.to_json(), **asdict(settings)},
-        network={"name": run.network, "width": run.width},
+        network={"name": run.network_name, "width": run.width},
         provenance={**run.benchmark.provenance, "fingerprint": run.benchmark.fingerprint()},
         lifetime_bits=run.benchmark.lifetime_bits,
         hardware={"device": run.device, "threads": torch.get_num_threads()},
         resume=True,
     )
-    if recorder.next_step < len(run.benchmark.curriculum):
-        with torch.random.fork_rng(devices=[]):
-            _Loop(run, settings, recorder, progress, save_seconds).go()
-    return Record.open(path)
 
 
-class _Loop:
+class Loop:
     """One run in flight: the learner, the position, and all randomness."""
 
     def __init__(self, run: Run, settings: Any, recorder: Recorder, progress: Progress, save_seconds: float) -> None:
@@ -129,9 +162,6 @@ class _Loop:
             raise InputError(f"{self.recorder.path}: the state to go on from is gone; remove the record and run again")
         while self.position["step"] < len(self.run.benchmark.curriculum):
             self._step()
-        state_file.unlink(missing_ok=True)
-        if state_file.parent.exists():
-            state_file.parent.rmdir()
 
     def _step(self) -> None:
         """Train one step of the curriculum, or what is left of it, and record it."""
@@ -174,7 +204,7 @@ class _Loop:
         for epoch in range(self.position["epoch"], training.epochs):
             for group in self.optimizer.param_groups:
                 group["lr"] = training.rate(epoch)
-            self._epoch(step, task, epoch, data, self.optimizer)
+            self.epoch(step, task, epoch, data, self.optimizer)
             self.position |= {"epoch": epoch + 1, "batch": 0}
             if training.patience and self._should_stop(task):
                 break
@@ -184,7 +214,8 @@ class _Loop:
         own = len(self.run.benchmark.tasks[task].train)
         self.cost |= {"operations": self.meter.operations, "passes": self.example_cost * own}
 
-    def _epoch(self, step: int, task: int, epoch: int, data: TrainingData, optimizer: torch.optim.Optimizer) -> None:
+    def epoch(self, step: int, task: int, epoch: int, data: TrainingData, optimizer: torch.optim.Optimizer) -> None:
+        """Learn the batches of an epoch that are left."""
         learner, generator = self.learner, self.generator
         every = self.run.training.evaluate_every
         order = data.order(self.run.seed, step, epoch, self.run.training.batch_size)

@@ -16,8 +16,21 @@ class Protocol:
     training: Training = field(default_factory=Training)
 
 
+_HSU = Training(epochs=4, batch_size=128, lr=0.001, optimizer="adam")  # Hsu et al. 2018, Split MNIST
+
 PROTOCOLS = {
     "split-digits": Protocol("small-conv", Training(epochs=20, lr=0.05)),
+    "split-mnist": Protocol("mlp400", _HSU),
+    "split-fashion-mnist": Protocol("mlp400", _HSU),
+    "permuted-mnist": Protocol("mlp400", _HSU),
+    "rotated-mnist": Protocol("mlp400", _HSU),
+    # The protocol of the SHAPC paper's table: full width, SGD without momentum, batch 32.
+    "split-cifar10": Protocol("resnet18", Training(epochs=50, lr=0.1)),
+    "split-cifar100": Protocol("resnet18", Training(epochs=50, lr=0.03, milestones=(35, 45))),
+    "split-cifar100-5x20": Protocol("resnet18", Training(epochs=50, lr=0.03, milestones=(35, 45))),
+    "split-tiny-imagenet": Protocol("resnet18", Training(epochs=100, lr=0.03)),
+    "voc2012": Protocol("resnet18", Training(epochs=50, lr=0.03)),
+    "tv-news": Protocol("mlp5", Training(epochs=20, lr=0.03)),
 }
 
 

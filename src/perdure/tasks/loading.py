@@ -96,9 +96,7 @@ def _own_data(path: Path) -> Source:
     if path.is_dir() or path.suffix in {".zip", ".tar"}:
         files = open_files(path)
         return tiny_imagenet_source(files) if is_tiny_imagenet(files) else folder_source(files)
-    raise InputError(
-        f"{path}: a {path.suffix or 'nameless'} file, expected .npz, .csv, .tsv, .data, .zip or a folder"
-    )
+    raise InputError(f"{path}: a {path.suffix or 'nameless'} file, expected .npz, .csv, .tsv, .data, .zip or a folder")
 
 
 def _fitting_tasks(classes: int) -> int:

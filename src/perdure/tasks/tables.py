@@ -158,9 +158,7 @@ def _encode(place: str, name: str, cells: tuple[str, ...], lines: list[int]) -> 
     words = np.where(missing, "missing", values)
     values, merged = np.unique(words, return_inverse=True)
     if len(values) > _MOST_CATEGORIES:
-        raise InputError(
-            f"{place}: {len(values)} different words, more than {_MOST_CATEGORIES}: leave the column out"
-        )
+        raise InputError(f"{place}: {len(values)} different words, more than {_MOST_CATEGORIES}: leave the column out")
     return np.eye(len(values), dtype=np.float32)[merged[codes]], [f"{name}={value}" for value in values]
 
 

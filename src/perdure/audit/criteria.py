@@ -123,6 +123,12 @@ def _audit_learner(
                 f"{run.run}: its steps or curriculum differ from those of {first.run}, so the runs of {run.learner} cannot "
                 "be averaged; name them apart"
             )
+        for name in sorted({*run.conditions, *first.conditions}):
+            if run.conditions.get(name) != first.conditions.get(name):
+                raise InputError(
+                    f"{run.run}: its {name} is {run.conditions.get(name)!r}, that of {first.run} {first.conditions.get(name)!r}; "
+                    "runs under different settings are not averaged: audit them apart"
+                )
     per_run = [measure_run(run, count_teachers) for run in runs]
     criteria = [{name: values[name] for name in CRITERIA} for values in per_run]
     initials = [run.initial for run in runs if run.initial is not None]

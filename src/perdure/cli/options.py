@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from perdure.errors import InputError
-from perdure.metrics import WEIGHTS, weight_vector
 
 
 def weightings(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
     """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a vector of its own."""
+    from perdure.metrics import weight_vector  # noqa: PLC0415
+
     chosen: dict[str, str | Mapping[str, float]] = {}
     for text in texts or ["W1", "W2", "W3"]:
         if "=" not in text:
@@ -31,7 +32,9 @@ def weightings(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
     return chosen
 
 
-WEIGHTS_HELP = f"{', '.join(WEIGHTS)}, or criteria with weights that sum to 1: A=.5,REM=.5. May be given several times."
+WEIGHTS_HELP = (
+    "W1, W2, W2-printed, W3, or criteria with weights that sum to 1: A=.5,REM=.5. May be given several times."
+)
 
 
 def numbers(text: str | None, option: str) -> list[int] | None:

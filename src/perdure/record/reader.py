@@ -74,8 +74,9 @@ class Record:
             initial=self.initial,
             cost=self.cost,
             lifetime_bits=manifest.lifetime_bits,
-            benchmark=manifest.benchmark,
+            benchmark=manifest.benchmark + (f" ({manifest.scenario}-incremental)" if manifest.scenario else ""),
             task_names=manifest.tasks,
+            conditions={**manifest.settings, **{f"network {key}": value for key, value in manifest.network.items()}},
             evaluations=self._all_evaluations() if self.within else None,
         )
 

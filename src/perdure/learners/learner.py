@@ -44,7 +44,12 @@ class Learner:
     """
 
     name: ClassVar[str] = ""
-    score_explained: ClassVar[str] = "logits"
+    trains_all: ClassVar[bool] = False
+    """Whether the method learns all tasks in one step (a reference, not a sequence)."""
+    published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Published settings by benchmark: the method's own, and the training's where they differ from the benchmark's protocol."""
+    search: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """What tuning varies besides the rate: lowest and highest value, on a logarithmic scale."""
 
     @dataclass(frozen=True)
     class Settings:
@@ -61,6 +66,7 @@ class Learner:
         self.settings = settings
         self.net = context.net
         self.visited: list[int] = []
+        self.rate = 0.0  # the loop sets the rate of the epoch here
         self._barriers = _barriers(context.benchmark, context.device)
         self._not_saved = frozenset(vars(self)) | {"_not_saved"}
 
@@ -126,7 +132,18 @@ class Learner:
         Task-incrementally only the outputs of the example's own task take part, as if each task had its own head (Hsu et al.
         2018); mammoth instead trains over all outputs and masks only when it evaluates.
         """
-        return F.cross_entropy(logits if self._barriers is None else logits + self._barriers[y], y)
+        return F.cross_entropy(self.own_outputs(logits, y), y)
+
+    def own_outputs(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the logits with the outputs of other tasks than the example's own at minus infinity, task-incrementally."""
+        return logits if self._barriers is None else logits + self._barriers[y]
+
+    def among_seen(self, logits: Tensor, task: int) -> Tensor:
+        """Return the logits with classes never trained at minus infinity, class-incrementally."""
+        benchmark = self.context.benchmark
+        if benchmark.scenario != "class":
+            return logits
+        return masked(logits, [unit for seen in {*self.visited, task} for unit in benchmark.tasks[seen].classes])
 
     def snapshot(self) -> nn.Module:
         """Return a frozen copy of the network in evaluation mode; its passes are metered like the network's own."""

@@ -48,6 +48,11 @@ class Run:
     seed: int = 0
     device: str = "cpu"
 
+    @property
+    def curriculum(self) -> tuple[int, ...]:
+        """The steps: the benchmark's visits, or a single one for a learner of all tasks at once."""
+        return (0,) if self.learner.trains_all else self.benchmark.curriculum
+
     def make_network(self, seed: int) -> nn.Module:
         """Return a new network for this benchmark, its parameters drawn from the seed alone."""
         shape, outputs = self.benchmark.input_shape, self.benchmark.outputs
@@ -91,7 +96,7 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
     with alone(path), torch.random.fork_rng(devices=[]):
         remove_litter(path)
         recorder = _recorder(run, settings, path)
-        if recorder.next_step < len(run.benchmark.curriculum):
+        if recorder.next_step < len(run.curriculum):
             Loop(run, settings, recorder, progress, save_seconds).go()
         state = path / STATE
         state.unlink(missing_ok=True)
@@ -104,7 +109,8 @@ def _recorder(run: Run, settings: Any, path: Path) -> Recorder:
     return Recorder(
         path,
         [task.name for task in run.benchmark.tasks],
-        curriculum=run.benchmark.curriculum,
+        curriculum=run.curriculum,
+        trains_all=run.learner.trains_all,
         learner=run.learner.name,
         benchmark=run.benchmark.name,
         scenario=run.benchmark.scenario,
@@ -160,20 +166,20 @@ class Loop:
             self.recorder.before_training(accuracies(self.learner, []))
         else:
             raise InputError(f"{self.recorder.path}: the state to go on from is gone; remove the record and run again")
-        while self.position["step"] < len(self.run.benchmark.curriculum):
+        while self.position["step"] < len(self.run.curriculum):
             self._step()
 
     def _step(self) -> None:
         """Train one step of the curriculum, or what is left of it, and record it."""
         step = self.position["step"]
-        task = self.run.benchmark.curriculum[step]
+        task = self.run.curriculum[step]
         if not self.position["trained"]:
             data = TrainingData(
                 self.learner.training_examples(task), self.learner.context.preparation, self.learner.context.device
             )
             self._train(step, task, data)
             self.learner.after_task(step, task)
-            self.learner.visited.append(task)
+            self.learner.visited += range(len(self.run.benchmark.tasks)) if self.learner.trains_all else [task]
             self.position |= {"trained": True}
             self.optimizer, self.best = None, {}
             # Saved before it is recorded: if the record lacks the step after a crash, it is evaluated again and recorded.
@@ -202,8 +208,9 @@ class Loop:
         done = self.position["epoch"] * batches + self.position["batch"]
         self.progress.begin_task(self._where(step, batches), done)
         for epoch in range(self.position["epoch"], training.epochs):
+            self.learner.rate = training.rate(epoch)
             for group in self.optimizer.param_groups:
-                group["lr"] = training.rate(epoch)
+                group["lr"] = self.learner.rate
             self.epoch(step, task, epoch, data, self.optimizer)
             self.position |= {"epoch": epoch + 1, "batch": 0}
             if training.patience and self._should_stop(task):
@@ -211,7 +218,7 @@ class Loop:
             self._save()
         if self.best:
             self.net.load_state_dict(self.best["weights"])
-        own = len(self.run.benchmark.tasks[task].train)
+        own = len(data) if self.learner.trains_all else len(self.run.benchmark.tasks[task].train)
         self.cost |= {"operations": self.meter.operations, "passes": self.example_cost * own}
 
     def epoch(self, step: int, task: int, epoch: int, data: TrainingData, optimizer: torch.optim.Optimizer) -> None:
@@ -255,8 +262,8 @@ class Loop:
 
     def _where(self, step: int, batches: int) -> Position:
         benchmark = self.run.benchmark
-        name = benchmark.tasks[benchmark.curriculum[step]].name
-        return Position(step, len(benchmark.curriculum), name, self.run.training.epochs, batches)
+        name = "all tasks" if self.learner.trains_all else benchmark.tasks[self.run.curriculum[step]].name
+        return Position(step, len(self.run.curriculum), name, self.run.training.epochs, batches)
 
     def _save(self) -> None:
         save_state(

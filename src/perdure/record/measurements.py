@@ -61,6 +61,8 @@ class Measurements:
     lifetime_bits: float | None = None
     benchmark: str = ""
     task_names: tuple[str, ...] = ()
+    is_reference: bool = False
+    """All tasks were learned in one step: a row to compare with, not a sequence."""
     conditions: Mapping[str, object] = field(default_factory=dict)
     """What runs that are averaged must share: settings and network."""
     evaluations: Evaluations | None = None

@@ -72,6 +72,7 @@ class Record:
             table=self.table,
             curriculum=manifest.curriculum[: manifest.steps_done],
             initial=self.initial,
+            is_reference=manifest.trains_all,
             cost=self.cost,
             lifetime_bits=manifest.lifetime_bits,
             benchmark=manifest.benchmark + (f" ({manifest.scenario}-incremental)" if manifest.scenario else ""),

@@ -12,10 +12,12 @@ from perdure.errors import InputError, nearest
 from perdure.learners.learner import REGISTRY, Context, Learner
 from perdure.learners.loop import DivergedError, Run, execute
 from perdure.learners.progress import Position, Progress
-from perdure.learners.protocols import Protocol, protocol_for
+from perdure.learners.protocols import Choice, Protocol, choose, protocol_for
 from perdure.learners.training import Training
+from perdure.learners.tuning import tune
 
 __all__ = [
+    "Choice",
     "Context",
     "DivergedError",
     "Learner",
@@ -24,10 +26,12 @@ __all__ = [
     "Protocol",
     "Run",
     "Training",
+    "choose",
     "execute",
     "get",
     "names",
     "protocol_for",
+    "tune",
 ]
 
 # Every file of this folder is looked at, so that a new method is one new file.

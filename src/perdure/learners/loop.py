@@ -47,6 +47,8 @@ class Run:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     device: str = "cpu"
+    tuning_trials: int = 0
+    """How many trials on validation data chose the settings; for the record."""
 
     @property
     def curriculum(self) -> tuple[int, ...]:
@@ -115,7 +117,7 @@ def _recorder(run: Run, settings: Any, path: Path) -> Recorder:
         benchmark=run.benchmark.name,
         scenario=run.benchmark.scenario,
         seed=run.seed,
-        settings={**run.training.to_json(), **asdict(settings)},
+        settings={**run.training.to_json(), **asdict(settings), "tuning_trials": run.tuning_trials},
         network={"name": run.network_name, "width": run.width},
         provenance={**run.benchmark.provenance, "fingerprint": run.benchmark.fingerprint()},
         lifetime_bits=run.benchmark.lifetime_bits,

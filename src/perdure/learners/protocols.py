@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
+from perdure.learners.learner import Learner
 from perdure.learners.training import Training
 from perdure.tasks import Benchmark
 
@@ -39,3 +42,26 @@ def protocol_for(benchmark: Benchmark) -> Protocol:
     if benchmark.name in PROTOCOLS:
         return PROTOCOLS[benchmark.name]
     return Protocol("small-conv" if len(benchmark.input_shape) == 3 else "mlp400")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a learner is trained with: the shared training and its own settings."""
+
+    training: Training
+    settings: dict[str, Any]
+
+
+def choose(
+    benchmark: Benchmark, learner: type[Learner], training: Mapping[str, Any], settings: Mapping[str, Any]
+) -> Choice:
+    """Return the settings of a learner on a benchmark: what the user gave, else what was published, else the protocol's."""
+    published = learner.published.get(benchmark.name, {})
+    shared = {entry.name for entry in fields(Training)}
+    return Choice(
+        training=replace(
+            protocol_for(benchmark).training,
+            **{**{name: value for name, value in published.items() if name in shared}, **training},
+        ),
+        settings={**{name: value for name, value in published.items() if name not in shared}, **settings},
+    )

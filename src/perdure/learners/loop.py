@@ -181,6 +181,8 @@ class Loop:
             )
             self._train(step, task, data)
             self.learner.after_task(step, task)
+            # Read here and not at the last batch: importances are paid for after it.
+            self.cost |= {"operations": self.meter.operations}
             self.learner.visited += range(len(self.run.benchmark.tasks)) if self.learner.trains_all else [task]
             self.position |= {"trained": True}
             self.optimizer, self.best = None, {}
@@ -221,7 +223,7 @@ class Loop:
         if self.best:
             self.net.load_state_dict(self.best["weights"])
         own = len(data) if self.learner.trains_all else len(self.run.benchmark.tasks[task].train)
-        self.cost |= {"operations": self.meter.operations, "passes": self.example_cost * own}
+        self.cost |= {"passes": self.example_cost * own}
 
     def epoch(self, step: int, task: int, epoch: int, data: TrainingData, optimizer: torch.optim.Optimizer) -> None:
         """Learn the batches of an epoch that are left."""

@@ -183,7 +183,7 @@ class Loop:
             self.learner.after_task(step, task)
             # Read here and not at the last batch: importances are paid for after it.
             self.cost |= {"operations": self.meter.operations}
-            self.learner.visited += range(len(self.run.benchmark.tasks)) if self.learner.trains_all else [task]
+            self.learner.visited += self._trained_by(task)
             self.position |= {"trained": True}
             self.optimizer, self.best = None, {}
             # Saved before it is recorded: if the record lacks the step after a crash, it is evaluated again and recorded.
@@ -246,7 +246,7 @@ class Loop:
             learner.after_step(batch)
             self.progress.batch(epoch, value)
             if every and (epoch * len(order) + index + 1) % every == 0:
-                measured = accuracies(learner, [*learner.visited, task])
+                measured = accuracies(learner, [*learner.visited, *self._trained_by(task)])
                 self.evaluations.append((epoch * len(order) + index + 1, measured))
             if time.monotonic() - self.saved_at > self.save_seconds:
                 self.position |= {"epoch": epoch, "batch": index + 1}
@@ -254,8 +254,10 @@ class Loop:
         self.position |= {"batch": 0}
 
     def _should_stop(self, task: int) -> bool:
-        """Keep the best weights by validation accuracy on this task, and say whether patience is over."""
-        score = accuracies(self.learner, [*self.learner.visited, task], validation=True)[task]
+        """Keep the best weights by validation accuracy on what is trained, and say whether patience is over."""
+        trained = self._trained_by(task)
+        measured = accuracies(self.learner, [*self.learner.visited, *trained], validation=True)
+        score = sum(measured[one] for one in trained) / len(trained)
         if math.isnan(score):
             raise InputError("patience needs validation data; set some aside (--validation 0.1)")
         if not self.best or score > self.best["score"]:
@@ -263,6 +265,10 @@ class Loop:
         else:
             self.best["waited"] += 1
         return bool(self.best["waited"] >= self.run.training.patience)
+
+    def _trained_by(self, task: int) -> list[int]:
+        """Return the tasks that a step on this one trains: all of them for a learner of all at once."""
+        return list(range(len(self.run.benchmark.tasks))) if self.learner.trains_all else [task]
 
     def _where(self, step: int, batches: int) -> Position:
         benchmark = self.run.benchmark

@@ -166,7 +166,7 @@ def packed(value: Any) -> Any:
 def unpacked(tree: Any, present: Any, learner: Learner) -> Any:
     """Return the value that `packed` took apart; ``present`` is what ``begin`` put in its place."""
     if hasattr(present, "load_state"):
-        present.load_state(tree)
+        present.load_state(unpacked(tree, None, learner))
         return present
     if isinstance(tree, dict) and "@network" in tree:
         network = learner.snapshot()

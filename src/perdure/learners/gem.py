@@ -1,6 +1,7 @@
 """Gradient episodic memory: no step may raise the loss on any old task."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import quadprog
@@ -12,6 +13,7 @@ from perdure.learners.data import Batch
 from perdure.learners.learner import Learner
 from perdure.learners.memory import Stored, TaskMemory, as_tensors, check_size
 from perdure.learners.ranges import above, at_least
+from perdure.tasks import Benchmark
 
 RIDGE = 1e-3
 
@@ -39,9 +41,13 @@ class GEM(Learner, name="gem"):
     search = {"margin": (0.05, 1.0)}
     published = {name: {"lr": 0.03, "margin": 0.5} for name in ("split-cifar10", "split-cifar100")}
 
+    @classmethod
+    def check(cls, settings: Any, benchmark: Benchmark) -> None:
+        """Each task and class needs a place in the memory."""
+        check_size(settings.buffer, benchmark)
+
     def begin(self) -> None:
         """Begin with an empty memory."""
-        check_size(self.settings.buffer, self.context.benchmark)
         self.memory = TaskMemory(self.settings.buffer, self.context.generator)
 
     def after_backward(self, batch: Batch) -> None:

@@ -81,6 +81,10 @@ class Learner:
 
     # What a method may define.
 
+    @classmethod
+    def check(cls, settings: Any, benchmark: Benchmark) -> None:
+        """Refuse settings that do not fit the benchmark, before anything is written."""
+
     def begin(self) -> None:
         """Prepare what lives as long as the run."""
 

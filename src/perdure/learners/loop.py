@@ -94,6 +94,10 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
     """
     path = Path(path)
     settings = make_settings(run.learner, run.settings)
+    # Before the record exists: a corrected call would find other settings in it, and be refused.
+    run.learner.check(settings, run.benchmark)
+    if run.training.patience and any(task.validation is None for task in run.benchmark.tasks):
+        raise InputError("patience needs validation data; set some aside (--validation 0.1)")
     path.mkdir(parents=True, exist_ok=True)
     with alone(path), torch.random.fork_rng(devices=[]):
         remove_litter(path)
@@ -258,8 +262,6 @@ class Loop:
         trained = self._trained_by(task)
         measured = accuracies(self.learner, [*self.learner.visited, *trained], validation=True)
         score = sum(measured[one] for one in trained) / len(trained)
-        if math.isnan(score):
-            raise InputError("patience needs validation data; set some aside (--validation 0.1)")
         if not self.best or score > self.best["score"]:
             self.best = {"score": score, "waited": 0, "weights": copy.deepcopy(self.net.state_dict())}
         else:

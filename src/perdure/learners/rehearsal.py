@@ -1,6 +1,7 @@
 """Naive rehearsal: train on stored examples along with the new ones."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from perdure.learners.data import Batch
 from perdure.learners.learner import Learner
 from perdure.learners.memory import TaskMemory, as_tensors, check_size
 from perdure.learners.ranges import above
+from perdure.tasks import Benchmark
 
 
 class Rehearsal(Learner, name="rehearsal"):
@@ -26,9 +28,13 @@ class Rehearsal(Learner, name="rehearsal"):
 
     published = {name: {"lr": 0.1} for name in ("split-cifar10", "split-cifar100", "split-tiny-imagenet")}
 
+    @classmethod
+    def check(cls, settings: Any, benchmark: Benchmark) -> None:
+        """Each task and class needs a place in the memory."""
+        check_size(settings.buffer, benchmark)
+
     def begin(self) -> None:
         """Begin with an empty memory."""
-        check_size(self.settings.buffer, self.context.benchmark)
         self.memory = TaskMemory(self.settings.buffer, self.context.generator)
 
     def loss(self, batch: Batch) -> Tensor:

@@ -94,9 +94,19 @@ def project(gradient: Tensor, old: Tensor, margin: float) -> Tensor:
     products = old @ gradient
     if bool((products >= 0).all()):
         return gradient
-    gram = (old @ old.T).double().cpu().numpy()
-    weights = solve_dual(gram, products.double().cpu().numpy(), margin)
+    weights = solve_dual(gram_matrix(old), products.double().cpu().numpy(), margin)
     return gradient + torch.from_numpy(weights).to(gradient) @ old
+
+
+def gram_matrix(rows: Tensor) -> NDArray[np.float64]:
+    """Return the inner products of all pairs of rows, in double precision.
+
+    In single precision the error of nearly parallel gradients with a norm of 100 exceeds the ridge, and the matrix is no longer
+    positive definite. The rows are taken in parts so that they need not be held twice.
+    """
+    gram = sum(part.double() @ part.double().T for part in rows.split(2**20, dim=1))
+    products: NDArray[np.float64] = torch.as_tensor(gram).cpu().numpy()
+    return products
 
 
 def solve_dual(gram: NDArray[np.float64], products: NDArray[np.float64], margin: float) -> NDArray[np.float64]:

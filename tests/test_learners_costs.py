@@ -1,5 +1,7 @@
 """What each learner keeps, stores and spends, counted by hand; and what is refused before anything is spent."""
 
+from typing import Any
+
 import pytest
 from torch import nn
 
@@ -21,7 +23,7 @@ def two_layers(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs))
 
 
-def execute(name: str, folder, benchmark=DIGITS, training: Training | None = None, **settings) -> Record:
+def execute(name: str, folder, benchmark=DIGITS, training: Training | None = None, **settings: Any) -> Record:
     training = training or Training(epochs=EPOCHS, batch_size=16, lr=0.02)
     run = learners.Run(benchmark, learners.get(name), network=two_layers, training=training, settings=settings)
     return learners.execute(run, folder)
@@ -29,7 +31,7 @@ def execute(name: str, folder, benchmark=DIGITS, training: Training | None = Non
 
 # Name: settings; kept numbers, teachers' parameters, stored bits and operations beyond training in each of two tasks.
 NOTHING = [0, 0]
-COSTS = {
+COSTS: dict[str, tuple[dict[str, Any], list[int], list[int], list[int], list[int]]] = {
     "naive": ({}, NOTHING, NOTHING, NOTHING, NOTHING),
     "l2": ({}, [0, PARAMETERS], NOTHING, NOTHING, NOTHING),
     "si": ({}, [0, 2 * PARAMETERS], NOTHING, NOTHING, NOTHING),

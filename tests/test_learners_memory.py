@@ -158,6 +158,12 @@ def numbered(first: int, count: int) -> Stored:
     return Stored(y[:, None].to(torch.uint8), y)
 
 
+def drawn(memory: Reservoir | TaskMemory, count: int) -> Stored:
+    found = memory.draw(count)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("offers", [(40,), (5, 20, 15), (1,) * 40])
 def test_the_reservoir_is_a_uniform_sample_of_all_that_was_offered(offers):
     size, count, trials = 8, sum(offers), 600
@@ -170,7 +176,7 @@ def test_the_reservoir_is_a_uniform_sample_of_all_that_was_offered(offers):
             stored = numbered(first, offer)
             reservoir.offer(stored.raw, stored.y)
             first += offer
-        held = reservoir.y.numpy()
+        held = drawn(reservoir, size).y.numpy()
         assert len(set(held.tolist())) == size == len(reservoir)
         kept[held] += 1
     expected = trials * size / count
@@ -184,24 +190,24 @@ def test_what_is_drawn_from_a_reservoir_is_what_was_put_in_and_all_different():
     assert reservoir.draw(3) is None
     stored = numbered(10, 4)
     reservoir.offer(stored.raw, stored.y)
-    drawn = reservoir.draw(9)
-    assert sorted(drawn.y.tolist()) == [10, 11, 12, 13]  # never the empty places
-    assert torch.equal(drawn.raw[:, 0], drawn.y.to(torch.uint8))
+    all_held = drawn(reservoir, 9)
+    assert sorted(all_held.y.tolist()) == [10, 11, 12, 13]  # never the empty places
+    assert torch.equal(all_held.raw[:, 0], all_held.y.to(torch.uint8))
     counts = np.zeros(4)
     for _ in range(2000):
-        counts[reservoir.draw(1).y.numpy() - 10] += 1
+        counts[drawn(reservoir, 1).y.numpy() - 10] += 1
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
 def test_memories_count_the_bytes_of_their_tensors():
     for examples, wide in ((20, 3), (4, 3)):
-        reservoir, memory = (kind(6, torch.Generator()) for kind in (Reservoir, TaskMemory))
+        reservoir, memory = Reservoir(6, torch.Generator()), TaskMemory(6, torch.Generator())
         assert reservoir.bits == memory.bits == 0
         raw, y = torch.zeros(examples, wide, dtype=torch.uint8), torch.zeros(examples, dtype=torch.int64)
         reservoir.offer(raw, y)
         memory.keep(0, Stored(raw, y))
-        drawn = reservoir.draw(100)
-        by_hand = 8 * (drawn.raw.numpy().nbytes + drawn.y.numpy().nbytes)
+        held = drawn(reservoir, 100)
+        by_hand = 8 * (held.raw.numpy().nbytes + held.y.numpy().nbytes)
         assert reservoir.bits == memory.bits == by_hand == 8 * min(examples, 6) * (wide + 8)
 
 
@@ -256,5 +262,5 @@ def test_rehearsal_draws_from_all_old_tasks_alike():
     learner = make_learner("rehearsal", THREE, nn.Linear(4, 6), {"buffer": 20})
     learner.after_task(0, 0)
     learner.after_task(1, 1)
-    drawn = torch.cat([learner.memory.draw(5).y for _ in range(200)])
-    assert float((drawn < 2).float().mean()) == pytest.approx(0.5, abs=0.06)
+    labels = torch.cat([learner.memory.draw(5).y for _ in range(200)])
+    assert float((labels < 2).float().mean()) == pytest.approx(0.5, abs=0.06)

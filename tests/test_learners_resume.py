@@ -10,7 +10,7 @@ from tests.crashes import Crash, contents, crash_at_write
 # A task is revisited, so that memories and importances meet one they know.
 DIGITS = tasks.load("split-digits", per_class=8, scenario="task", curriculum=[0, 1, 0])
 TRAINING = Training(epochs=2, batch_size=8, lr=0.02, momentum=0.9, evaluate_every=3)
-SETTINGS = {
+SETTINGS: dict[str, dict[str, float]] = {
     "ewc": {"fisher_samples": 4},
     "online-ewc": {"fisher_samples": 4, "gamma": 0.5},
     "mas": {"samples": 4},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,7 +57,7 @@ STUDIES = {
     ),
 }
 
-Watcher = Callable[[str], Progress]
+Watcher = Callable[[str], AbstractContextManager[Progress]]
 
 
 def run_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) -> Audit:
@@ -66,9 +67,11 @@ def run_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) ->
     for name in CLASSIC:
         folder = out / study.benchmark / name
         run = Run(benchmark, learners.get(name), network=study.network, width=study.width, training=study.training)
-        run = learners.tune(run, study.trials, folder / "tuning.json", watch(f"{name} tuning"))
+        with watch(f"{name} tuning") as progress:
+            run = learners.tune(run, study.trials, folder / "tuning.json", progress)
         for seed in range(study.seeds):
-            learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", watch(f"{name} seed {seed}"))
+            with watch(f"{name} seed {seed}") as progress:
+                learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", progress)
     audit = audit_records(out / study.benchmark)
     order = {name: place for place, name in enumerate(CLASSIC)}
     return replace(audit, learners=tuple(sorted(audit.learners, key=lambda entry: order[entry.learner])))
@@ -105,8 +108,9 @@ def write_results(sections: list[str], path: Path) -> None:
         "# The twelve classic learners",
         "",
         "Made by `perdure reproduce classic-learners --data-dir DATA` (DATA holds `mnist.npz` and `cifar10-small.npz`).",
-        "Means over seeds with 95 % Student t intervals (half-widths after ±). Every learner had the same number of tuning trials,",
-        "judged on validation data only (a fifth of the training data). W1 to W3: CL_score. A dash: not defined for that learner.",
+        "Means over seeds with 95 % Student t intervals (half-widths after ±). Every learner had the same number of tuning",
+        "trials, judged on validation data only (a fifth of the training data). W1 to W3: CL_score. A dash: not defined for",
+        "that learner.",
         "",
     ]
     write_atomically(path, "\n".join([*intro, *sections]).encode())

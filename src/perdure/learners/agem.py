@@ -6,7 +6,7 @@ from torch import Tensor
 
 from perdure.learners.data import Batch
 from perdure.learners.gem import GEM
-from perdure.learners.memory import Reservoir, as_tensors, check_size
+from perdure.learners.memory import Reservoir, as_tensors
 from perdure.learners.ranges import above
 
 
@@ -32,7 +32,6 @@ class AGEM(GEM, name="agem"):
 
     def begin(self) -> None:
         """Begin with an empty reservoir."""
-        check_size(self.settings.buffer, self.context.benchmark)
         self.reservoir = Reservoir(self.settings.buffer, self.context.generator)
 
     def after_backward(self, batch: Batch) -> None:  # noqa: ARG002

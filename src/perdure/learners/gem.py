@@ -1,6 +1,7 @@
 """Gradient episodic memory: no step may raise the loss on any old task."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import quadprog
@@ -12,6 +13,7 @@ from perdure.learners.data import Batch
 from perdure.learners.learner import Learner
 from perdure.learners.memory import Stored, TaskMemory, as_tensors, check_size
 from perdure.learners.ranges import above, at_least
+from perdure.tasks import Benchmark
 
 RIDGE = 1e-3
 
@@ -39,9 +41,13 @@ class GEM(Learner, name="gem"):
     search = {"margin": (0.05, 1.0)}
     published = {name: {"lr": 0.03, "margin": 0.5} for name in ("split-cifar10", "split-cifar100")}
 
+    @classmethod
+    def check(cls, settings: Any, benchmark: Benchmark) -> None:
+        """Each task and class needs a place in the memory."""
+        check_size(settings.buffer, benchmark)
+
     def begin(self) -> None:
         """Begin with an empty memory."""
-        check_size(self.settings.buffer, self.context.benchmark)
         self.memory = TaskMemory(self.settings.buffer, self.context.generator)
 
     def after_backward(self, batch: Batch) -> None:
@@ -88,9 +94,19 @@ def project(gradient: Tensor, old: Tensor, margin: float) -> Tensor:
     products = old @ gradient
     if bool((products >= 0).all()):
         return gradient
-    gram = (old @ old.T).double().cpu().numpy()
-    weights = solve_dual(gram, products.double().cpu().numpy(), margin)
+    weights = solve_dual(gram_matrix(old), products.double().cpu().numpy(), margin)
     return gradient + torch.from_numpy(weights).to(gradient) @ old
+
+
+def gram_matrix(rows: Tensor) -> NDArray[np.float64]:
+    """Return the inner products of all pairs of rows, in double precision.
+
+    In single precision the error of nearly parallel gradients with a norm of 100 exceeds the ridge, and the matrix is no longer
+    positive definite. The rows are taken in parts so that they need not be held twice.
+    """
+    gram = sum(part.double() @ part.double().T for part in rows.split(2**20, dim=1))
+    products: NDArray[np.float64] = torch.as_tensor(gram).cpu().numpy()
+    return products
 
 
 def solve_dual(gram: NDArray[np.float64], products: NDArray[np.float64], margin: float) -> NDArray[np.float64]:

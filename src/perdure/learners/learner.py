@@ -81,6 +81,10 @@ class Learner:
 
     # What a method may define.
 
+    @classmethod
+    def check(cls, settings: Any, benchmark: Benchmark) -> None:
+        """Refuse settings that do not fit the benchmark, before anything is written."""
+
     def begin(self) -> None:
         """Prepare what lives as long as the run."""
 
@@ -166,7 +170,7 @@ def packed(value: Any) -> Any:
 def unpacked(tree: Any, present: Any, learner: Learner) -> Any:
     """Return the value that `packed` took apart; ``present`` is what ``begin`` put in its place."""
     if hasattr(present, "load_state"):
-        present.load_state(tree)
+        present.load_state(unpacked(tree, None, learner))
         return present
     if isinstance(tree, dict) and "@network" in tree:
         network = learner.snapshot()
@@ -206,9 +210,16 @@ def make_settings(learner: type[Learner], given: Mapping[str, Any]) -> Any:
             known = nearest(name, list(kinds)) if kinds else "it has none"
             raise InputError(f"{learner.name}: there is no setting {name!r}; {known}")
         try:
-            values[name] = kinds[name](value)
+            values[name] = _converted(value, kinds[name])
         except (TypeError, ValueError):
             raise InputError(
                 f"{learner.name}: setting {name!r} must be a {kinds[name].__name__}, got {value!r}"
             ) from None
     return learner.Settings(**values)
+
+
+def _converted(value: Any, kind: type) -> Any:
+    """Return the value as a type; a fraction of a whole number is an error, not rounded."""
+    if kind is int and isinstance(value, float) and not value.is_integer():
+        raise ValueError
+    return kind(value)

@@ -94,6 +94,10 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
     """
     path = Path(path)
     settings = make_settings(run.learner, run.settings)
+    # Before the record exists: a corrected call would find other settings in it, and be refused.
+    run.learner.check(settings, run.benchmark)
+    if run.training.patience and any(task.validation is None for task in run.benchmark.tasks):
+        raise InputError("patience needs validation data; set some aside (--validation 0.1)")
     path.mkdir(parents=True, exist_ok=True)
     with alone(path), torch.random.fork_rng(devices=[]):
         remove_litter(path)
@@ -181,7 +185,9 @@ class Loop:
             )
             self._train(step, task, data)
             self.learner.after_task(step, task)
-            self.learner.visited += range(len(self.run.benchmark.tasks)) if self.learner.trains_all else [task]
+            # Read here and not at the last batch: importances are paid for after it.
+            self.cost |= {"operations": self.meter.operations}
+            self.learner.visited += self._trained_by(task)
             self.position |= {"trained": True}
             self.optimizer, self.best = None, {}
             # Saved before it is recorded: if the record lacks the step after a crash, it is evaluated again and recorded.
@@ -221,7 +227,7 @@ class Loop:
         if self.best:
             self.net.load_state_dict(self.best["weights"])
         own = len(data) if self.learner.trains_all else len(self.run.benchmark.tasks[task].train)
-        self.cost |= {"operations": self.meter.operations, "passes": self.example_cost * own}
+        self.cost |= {"passes": self.example_cost * own}
 
     def epoch(self, step: int, task: int, epoch: int, data: TrainingData, optimizer: torch.optim.Optimizer) -> None:
         """Learn the batches of an epoch that are left."""
@@ -244,7 +250,7 @@ class Loop:
             learner.after_step(batch)
             self.progress.batch(epoch, value)
             if every and (epoch * len(order) + index + 1) % every == 0:
-                measured = accuracies(learner, [*learner.visited, task])
+                measured = accuracies(learner, [*learner.visited, *self._trained_by(task)])
                 self.evaluations.append((epoch * len(order) + index + 1, measured))
             if time.monotonic() - self.saved_at > self.save_seconds:
                 self.position |= {"epoch": epoch, "batch": index + 1}
@@ -252,15 +258,19 @@ class Loop:
         self.position |= {"batch": 0}
 
     def _should_stop(self, task: int) -> bool:
-        """Keep the best weights by validation accuracy on this task, and say whether patience is over."""
-        score = accuracies(self.learner, [*self.learner.visited, task], validation=True)[task]
-        if math.isnan(score):
-            raise InputError("patience needs validation data; set some aside (--validation 0.1)")
+        """Keep the best weights by validation accuracy on what is trained, and say whether patience is over."""
+        trained = self._trained_by(task)
+        measured = accuracies(self.learner, [*self.learner.visited, *trained], validation=True)
+        score = sum(measured[one] for one in trained) / len(trained)
         if not self.best or score > self.best["score"]:
             self.best = {"score": score, "waited": 0, "weights": copy.deepcopy(self.net.state_dict())}
         else:
             self.best["waited"] += 1
         return bool(self.best["waited"] >= self.run.training.patience)
+
+    def _trained_by(self, task: int) -> list[int]:
+        """Return the tasks that a step on this one trains: all of them for a learner of all at once."""
+        return list(range(len(self.run.benchmark.tasks))) if self.learner.trains_all else [task]
 
     def _where(self, step: int, batches: int) -> Position:
         benchmark = self.run.benchmark

@@ -22,11 +22,12 @@ class Stored:
 
 
 def check_size(buffer: int, benchmark: Benchmark) -> None:
-    """Refuse a memory that cannot hold one example of each class."""
-    if buffer < benchmark.outputs:
-        raise InputError(
-            f"setting 'buffer': {buffer} examples cannot hold one of each of the {benchmark.outputs} classes"
-        )
+    """Refuse a memory that cannot hold one example of each class and of each task."""
+    for count, what in ((benchmark.outputs, "classes"), (len(benchmark.tasks), "tasks")):
+        if buffer < count:
+            raise InputError(
+                f"setting 'buffer': {buffer} cannot hold one example of each of the {count} {what}; expected at least {count}"
+            )
 
 
 def as_tensors(examples: Examples, device: torch.device) -> Stored:

@@ -1,6 +1,7 @@
 """Naive rehearsal: train on stored examples along with the new ones."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,7 +9,8 @@ from torch import Tensor
 from perdure.learners.data import Batch
 from perdure.learners.learner import Learner
 from perdure.learners.memory import TaskMemory, as_tensors, check_size
-from perdure.learners.ranges import above
+from perdure.learners.ranges import above, at_least
+from perdure.tasks import Benchmark
 
 
 class Rehearsal(Learner, name="rehearsal"):
@@ -16,24 +18,29 @@ class Rehearsal(Learner, name="rehearsal"):
 
     @dataclass(frozen=True)
     class Settings:
-        """``buffer``: stored examples of all tasks together. ``replay``: how many of them join each batch."""
+        """``buffer``: stored examples of all tasks together. ``replay``: how many join a batch, 0 for as many as are new."""
 
         buffer: int = 500
-        replay: int = 32
+        replay: int = 0
 
         def __post_init__(self) -> None:
-            above(self, 0, "buffer", "replay")
+            above(self, 0, "buffer")
+            at_least(self, 0, "replay")
 
     published = {name: {"lr": 0.1} for name in ("split-cifar10", "split-cifar100", "split-tiny-imagenet")}
 
+    @classmethod
+    def check(cls, settings: Any, benchmark: Benchmark) -> None:
+        """Each task and class needs a place in the memory."""
+        check_size(settings.buffer, benchmark)
+
     def begin(self) -> None:
         """Begin with an empty memory."""
-        check_size(self.settings.buffer, self.context.benchmark)
         self.memory = TaskMemory(self.settings.buffer, self.context.generator)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy over new and stored examples together."""
-        past = self.memory.draw(self.settings.replay)
+        past = self.memory.draw(self.settings.replay or batch.size)
         if past is None:
             return super().loss(batch)
         old = self.context.preparation.augmented(past.raw, self.context.generator)

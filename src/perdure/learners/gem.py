@@ -104,7 +104,7 @@ def gram_matrix(rows: Tensor) -> NDArray[np.float64]:
     In single precision the error of nearly parallel gradients with a norm of 100 exceeds the ridge, and the matrix is no longer
     positive definite. The rows are taken in parts so that they need not be held twice.
     """
-    gram = sum(part.double() @ part.double().T for part in rows.split(2**20, dim=1))
+    gram = sum(part.double() @ part.double().T for part in torch.split(rows, 2**20, dim=1))
     products: NDArray[np.float64] = torch.as_tensor(gram).cpu().numpy()
     return products
 

@@ -1,0 +1,150 @@
+"""Does the model predict? Fit the first steps, forecast the rest, and compare with two predictors that know no model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perdure.surrogate.coordinates import Coordinates
+from perdure.surrogate.model import run
+from perdure.surrogate.prior import FALLBACK, STRENGTHS, weak_prior
+from perdure.surrogate.solver import Objective, solve
+from perdure.surrogate.starts import starting_points
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.surrogate.prior import Prior
+    from perdure.surrogate.problem import Array, Block, Problem
+
+_STARTS = 3
+_ITERATIONS = 60
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Mean squared error of forecasts after the first ``steps`` steps (of all later cells), and of two trivial predictors.
+
+    ``last_value`` repeats the last measured value; ``same_phase`` repeats the values measured after the previous training of
+    the same task (the previous cycle), or the last value where there was none. Lower is better.
+    """
+
+    steps: int
+    cells: int
+    model: float
+    last_value: float
+    same_phase: float
+    strength: float
+
+    @property
+    def beats_trivial(self) -> bool:
+        """Return whether the model is no worse than the better trivial predictor."""
+        return self.model <= min(self.last_value, self.same_phase)
+
+
+def held_out(
+    problem: Problem, origins: Sequence[int] | None = None, *, estimator: str = "map", seed: int = 0
+) -> list[HeldOut]:
+    """Fit the first K steps and forecast the others, for each K in ``origins`` (by default the second half of the steps).
+
+    With ``estimator="map"`` the prior's strength is chosen anew within the K steps: the forecast steps are never looked at.
+    """
+    rows = []
+    for origin in origins if origins is not None else _origins(problem):
+        early = problem.until(origin)
+        rng = np.random.default_rng([seed, origin])
+        strength = choose_strength(early, rng) if estimator == "map" else 0.0
+        forecast = _forecasts(problem, origin, [strength], rng)[0]
+        truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
+        trivial = [trivial_forecasts(block, origin) for block in problem.blocks]
+        rows.append(
+            HeldOut(
+                steps=origin,
+                cells=sum(int(np.isfinite(values).sum()) for values in truth),
+                model=_error(forecast, truth),
+                last_value=_error([last for last, _ in trivial], truth),
+                same_phase=_error([phase for _, phase in trivial], truth),
+                strength=strength,
+            )
+        )
+    return rows
+
+
+def choose_strength(problem: Problem, rng: np.random.Generator) -> float:
+    """Return the prior strength with the least error in forecasting the later half of the steps from those before."""
+    origins = _origins(problem)
+    if not origins:
+        return FALLBACK
+    totals = np.zeros(len(STRENGTHS))
+    for origin in origins:
+        truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
+        forecasts = _forecasts(problem, origin, STRENGTHS, rng)
+        totals += [_error(forecast, truth) for forecast in forecasts]
+    return STRENGTHS[int(np.nanargmin(totals))] if np.isfinite(totals).any() else FALLBACK
+
+
+def trivial_forecasts(block: Block, origin: int) -> tuple[Array, Array]:
+    """Return the last-value and the same-phase forecast of the steps after ``origin``, (algorithms, tasks, later steps) each."""
+    known = block.values[:, :, : origin + 1].copy()
+    for step in range(1, known.shape[2]):
+        missing = np.isnan(known[:, :, step])
+        known[:, :, step][missing] = known[:, :, step - 1][missing]
+    later = block.curriculum[origin:]
+    last = np.repeat(known[:, :, -1:], len(later), axis=2)
+    phase = last.copy()
+    for place, task in enumerate(later):
+        visits = [step for step, earlier in enumerate(block.curriculum[:origin], 1) if earlier == task]
+        if visits:
+            phase[:, :, place] = known[:, :, visits[-1]]
+    return last, phase
+
+
+def complete_gain(coordinates: Coordinates, points: Array, prior: Prior) -> Array:
+    """Return B (batch, tasks, tasks) with the prior's centre in the rows of tasks never trained."""
+    gain = coordinates.full_gain(points)
+    for task in range(coordinates.tasks):
+        if task not in coordinates.rows:
+            gain[:, task] = 0
+            gain[:, task, task] = prior.typical_gain
+    return gain
+
+
+def _origins(problem: Problem) -> list[int]:
+    """Return the later half of the steps from which a forecast can start, two steps at least being known."""
+    longest = max(len(block.curriculum) for block in problem.blocks)
+    return list(range(max(2, longest // 2), longest))
+
+
+def _forecasts(
+    problem: Problem, origin: int, strengths: Sequence[float], rng: np.random.Generator
+) -> list[list[Array]]:
+    """Return, for each strength, the forecast of each block after ``origin``: all strengths are one batch of fits."""
+    coordinates = Coordinates(problem.until(origin))
+    prior = weak_prior(coordinates)
+    starts = starting_points(coordinates, _STARTS, rng)
+    measured = coordinates.problem.measured
+    objective = Objective(
+        np.where(measured, coordinates.problem.targets, 0)[None],
+        measured.astype(np.float64)[None],
+        prior.centre[None],
+        np.repeat(np.asarray(strengths), _STARTS)[:, None] * prior.precision,
+    )
+    found = solve(coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-6)
+    best = found.objective.reshape(len(strengths), _STARTS).argmin(axis=1)
+    points = found.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best]
+    gain = complete_gain(coordinates, points, prior)
+    _, rho, kappa, keep = coordinates.split(points)
+    forecasts: list[list[Array]] = [[] for _ in strengths]
+    for block in problem.blocks:
+        members = list(block.algorithms)
+        curves = run(block.curriculum, gain, rho[:, members], kappa[:, members], keep[:, members])
+        for place in range(len(strengths)):
+            forecasts[place].append(curves[place, :, :, origin + 1 :])
+    return forecasts
+
+
+def _error(forecast: list[Array], truth: list[Array]) -> float:
+    squared = np.concatenate([((f - t) ** 2).ravel() for f, t in zip(forecast, truth, strict=True)])
+    return float(np.nanmean(squared)) if np.isfinite(squared).any() else float("nan")

@@ -1,0 +1,59 @@
+"""A weak prior on the gauge-fixed parameters, so that what the data leave open stays near something plain.
+
+Without it the best fit of real curves runs off to where it can no longer predict (translations in the hundreds, saturated gains).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from perdure.surrogate.coordinates import Coordinates
+    from perdure.surrogate.problem import Array, Problem
+
+STRENGTHS = tuple(float(value) for value in 10.0 ** np.arange(-4, -0.75, 0.5))
+"""The strengths among which held-out steps choose: penalty per squared prior standard deviation, in squared performance."""
+
+FALLBACK = 10.0**-2.5
+"""The strength taken where the curves are too short to hold steps out."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Independent normal distributions: centre and precision of each entry of the vector, and the gain of a task never seen."""
+
+    centre: Array
+    precision: Array
+    typical_gain: float
+
+
+def weak_prior(coordinates: Coordinates) -> Prior:
+    """Return the prior: no transfer between tasks, equal efficiencies, no translation, retention one half.
+
+    The diagonal of B is centred on the curves' own typical gain g (the median over algorithms and visits of what
+    performance just after training asks for), standard deviation g; off the diagonal g / 4; efficiency 1 +- .5, translation 0 +- 1,
+    retention .5 +- .5. Only the strength, a common factor of all precisions, is tuned.
+    """
+    gain = _typical_gain(coordinates.problem)
+    centre = np.zeros(coordinates.size)
+    spread = np.full(coordinates.size, gain / 4)
+    for task in coordinates.rows:
+        centre[coordinates.diagonal(task)] = spread[coordinates.diagonal(task)] = gain
+    centre[coordinates.rho], spread[coordinates.rho] = 1, 0.5
+    centre[coordinates.kappa], spread[coordinates.kappa] = 0, 1
+    centre[coordinates.keep], spread[coordinates.keep] = 0.5, 0.5
+    return Prior(centre, 1 / spread**2, gain)
+
+
+def _typical_gain(problem: Problem) -> float:
+    just_trained = [
+        block.values[:, task, step] for block in problem.blocks for step, task in enumerate(block.curriculum, 1)
+    ]
+    values = np.concatenate(just_trained)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 1.0
+    return max(0.1, float(np.median(2 * np.arctanh(np.clip(values, 0, 0.99)))))

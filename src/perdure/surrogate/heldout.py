@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.surrogate.coordinates import Coordinates
+from perdure.surrogate.identifiability import information
 from perdure.surrogate.model import run
-from perdure.surrogate.prior import FALLBACK, STRENGTHS, weak_prior
+from perdure.surrogate.prior import ASSUMED_NOISE, FALLBACK, STRENGTHS, weak_prior
 from perdure.surrogate.solver import Objective, solve
 from perdure.surrogate.starts import starting_points
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _STARTS = 3
 _ITERATIONS = 60
+_HARDLY_ANY = 1e-6
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def held_out(
         early = problem.until(origin)
         rng = np.random.default_rng([seed, origin])
         strength = choose_strength(early, rng) if estimator == "map" else 0.0
-        forecast = _forecasts(problem, origin, [strength], rng)[0]
+        forecast = _forecasts(problem, origin, np.array([strength]), rng)[0]
         truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
         trivial = [trivial_forecasts(block, origin) for block in problem.blocks]
         rows.append(
@@ -73,16 +75,28 @@ def held_out(
 
 
 def choose_strength(problem: Problem, rng: np.random.Generator) -> float:
-    """Return the prior strength with the least error in forecasting the later half of the steps from those before."""
-    origins = _origins(problem)
-    if not origins:
-        return FALLBACK
-    totals = np.zeros(len(STRENGTHS))
-    for origin in origins:
+    """Return the prior's strength, in squared performance, that forecasts the later half of the steps best from those before.
+
+    The candidates are multiples of the noise variance, so that a prior is never strong enough to force a misfit on clean curves.
+    """
+    candidates = _noise_variance(problem, rng) * np.asarray(STRENGTHS)
+    totals = np.zeros(len(candidates))
+    for origin in _origins(problem):
         truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
-        forecasts = _forecasts(problem, origin, STRENGTHS, rng)
-        totals += [_error(forecast, truth) for forecast in forecasts]
-    return STRENGTHS[int(np.nanargmin(totals))] if np.isfinite(totals).any() else FALLBACK
+        totals += [_error(forecast, truth) for forecast in _forecasts(problem, origin, candidates, rng)]
+    if not (np.isfinite(totals).all() and totals.any()):
+        return float(candidates[STRENGTHS.index(FALLBACK)])
+    return float(candidates[totals.argmin()])
+
+
+def _noise_variance(problem: Problem, rng: np.random.Generator) -> float:
+    """Return the noise variance left by a fit almost without a prior, or the assumed one where too few data are spare."""
+    coordinates = Coordinates(problem)
+    prior = weak_prior(coordinates)
+    points = _fits(coordinates, prior, np.array([_HARDLY_ANY]), rng)
+    found = information(coordinates, points[0], _HARDLY_ANY * prior.precision)
+    enough = found.spare >= 0.1 * problem.measured.sum()
+    return found.noise**2 if enough else ASSUMED_NOISE**2
 
 
 def trivial_forecasts(block: Block, origin: int) -> tuple[Array, Array]:
@@ -117,23 +131,11 @@ def _origins(problem: Problem) -> list[int]:
     return list(range(max(2, longest // 2), longest))
 
 
-def _forecasts(
-    problem: Problem, origin: int, strengths: Sequence[float], rng: np.random.Generator
-) -> list[list[Array]]:
-    """Return, for each strength, the forecast of each block after ``origin``: all strengths are one batch of fits."""
+def _forecasts(problem: Problem, origin: int, strengths: Array, rng: np.random.Generator) -> list[list[Array]]:
+    """Return, for each strength, the forecast of each block after ``origin``."""
     coordinates = Coordinates(problem.until(origin))
     prior = weak_prior(coordinates)
-    starts = starting_points(coordinates, _STARTS, rng)
-    measured = coordinates.problem.measured
-    objective = Objective(
-        np.where(measured, coordinates.problem.targets, 0)[None],
-        measured.astype(np.float64)[None],
-        prior.centre[None],
-        np.repeat(np.asarray(strengths), _STARTS)[:, None] * prior.precision,
-    )
-    found = solve(coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-6)
-    best = found.objective.reshape(len(strengths), _STARTS).argmin(axis=1)
-    points = found.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best]
+    points = _fits(coordinates, prior, strengths, rng)
     gain = complete_gain(coordinates, points, prior)
     _, rho, kappa, keep = coordinates.split(points)
     forecasts: list[list[Array]] = [[] for _ in strengths]
@@ -143,6 +145,21 @@ def _forecasts(
         for place in range(len(strengths)):
             forecasts[place].append(curves[place, :, :, origin + 1 :])
     return forecasts
+
+
+def _fits(coordinates: Coordinates, prior: Prior, strengths: Array, rng: np.random.Generator) -> Array:
+    """Return the best point for each strength; all strengths and starts are one batch."""
+    starts = starting_points(coordinates, _STARTS, rng)
+    measured = coordinates.problem.measured
+    objective = Objective(
+        np.where(measured, coordinates.problem.targets, 0)[None],
+        measured.astype(np.float64)[None],
+        prior.centre[None],
+        np.repeat(strengths, _STARTS)[:, None] * prior.precision,
+    )
+    found = solve(coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-6)
+    best = found.objective.reshape(len(strengths), _STARTS).argmin(axis=1)
+    return found.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best]
 
 
 def _error(forecast: list[Array], truth: list[Array]) -> float:

@@ -55,7 +55,8 @@ class Information:
 def information(coordinates: Coordinates, point: Array, precision: Array) -> Information:
     """Work out what the measured cells say at ``point``; ``precision`` is the prior's, in the units of the squared errors.
 
-    The noise variance is the squared error over the spare data, measured cells less the effective number of parameters.
+    The noise variance is the squared error over the spare data, unsaturated cells less the effective number of parameters:
+    a cell at the ceiling can err to one side only and would make the noise look small.
     """
     measured = coordinates.problem.measured
     predicted, slopes = coordinates.predictions(point[None])
@@ -70,8 +71,9 @@ def information(coordinates: Coordinates, point: Array, precision: Array) -> Inf
     regular = fisher + basis.T @ (precision[:, None] * basis)
     inverse = np.linalg.pinv(regular, rcond=_RANK_TOLERANCE**2, hermitian=True)
     effective = float(np.trace(inverse @ fisher))
-    spare = float(measured.sum() - effective)
-    noise = float(np.sqrt((residual**2).sum() / spare)) if spare >= 1 else float("nan")
+    free = np.abs(predicted[0][measured]) <= _SATURATED
+    spare = float(free.sum() - effective)
+    noise = float(np.sqrt((residual[free] ** 2).sum() / spare)) if spare >= 1 else float("nan")
     directions = basis @ right.T
     alone = (directions[:, alive] / sizes[alive]) ** 2
     open_ended = (directions[:, ~alive] ** 2).sum(axis=1) > _RANK_TOLERANCE
@@ -86,5 +88,5 @@ def information(coordinates: Coordinates, point: Array, precision: Array) -> Inf
         multiplier=float(stats.t.ppf(0.975, spare)) if spare >= 1 else float("nan"),
         condition=float(kept.max() / kept.min()) if alive.all() and len(kept) else float("inf"),
         nullity=Nullity(1, tasks, tasks * (tasks - len(coordinates.rows)), int((~alive).sum())),
-        saturated=int((np.abs(predicted[0][measured]) > _SATURATED).sum()),
+        saturated=int((~free).sum()),
     )

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from perdure.surrogate.coordinates import Coordinates
     from perdure.surrogate.problem import Array, Problem
 
-STRENGTHS = tuple(float(value) for value in 10.0 ** np.arange(-4, -0.75, 0.5))
-"""The strengths among which held-out steps choose: penalty per squared prior standard deviation, in squared performance."""
+STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""The strengths among which held-out steps choose. 1 takes the prior's standard deviations at face value."""
 
-FALLBACK = 10.0**-2.5
+FALLBACK = 1.0
 """The strength taken where the curves are too short to hold steps out."""
+
+ASSUMED_NOISE = 0.05
+"""The noise taken where there are too few data to measure it."""
 
 
 @dataclass(frozen=True)

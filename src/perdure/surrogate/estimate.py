@@ -11,12 +11,12 @@ from perdure.surrogate.adam import PaperParameters, projected_adam, random_param
 from perdure.surrogate.coordinates import Coordinates
 from perdure.surrogate.heldout import choose_strength, held_out
 from perdure.surrogate.identifiability import information
-from perdure.surrogate.intervals import fisher_errors, property_arrays, symmetric_intervals
+from perdure.surrogate.intervals import direct_properties, fisher_errors, property_arrays, symmetric_intervals
 from perdure.surrogate.model import run
 from perdure.surrogate.prior import weak_prior
 from perdure.surrogate.problem import make_problem
 from perdure.surrogate.result import Diagnostics, Fit, PaperForm
-from perdure.surrogate.solver import Objective, solve
+from perdure.surrogate.solver import solve
 from perdure.surrogate.starts import starting_points
 from perdure.surrogate.words import warnings_for
 
@@ -66,7 +66,7 @@ def fit(
         point, raw, objectives, converged = _authors(problem, coordinates, starts, rng)
     else:
         point, objectives, converged = _least_squares(coordinates, prior, strength, starts, rng)
-    details = information(coordinates, point, strength * prior.precision)
+    details = information(coordinates, point, prior.pull(point, strength))
     rows = tuple(held_out(problem, estimator=estimator, seed=seed)) if forecast and estimator != "adam" else ()
     found = {name: values[0] for name, values in property_arrays(coordinates, point[None]).items()}
     errors = fisher_errors(coordinates, point, details)
@@ -95,13 +95,7 @@ def fit(
 def _least_squares(
     coordinates: Coordinates, prior: Prior, strength: float, starts: int, rng: np.random.Generator
 ) -> tuple[Array, Array, bool]:
-    measured = coordinates.problem.measured
-    objective = Objective(
-        np.where(measured, coordinates.problem.targets, 0)[None],
-        measured.astype(np.float64)[None],
-        prior.centre[None],
-        strength * prior.precision[None],
-    )
+    objective = prior.objective(coordinates.problem, np.array([strength]))
     found = solve(coordinates, objective, starting_points(coordinates, starts, rng))
     best = int(found.objective.argmin())
     return found.points[best], found.objective, bool(found.converged[best])
@@ -177,7 +171,7 @@ def _diagnose(
 def _supported(coordinates: Coordinates, point: Array, details: Information) -> dict[str, Array]:
     """Say of each property whether the data alone give it to within half its own scale (see :class:`Diagnostics`)."""
     halves = details.data_errors * details.multiplier
-    halves = property_arrays(coordinates, np.where(np.isnan(halves), np.inf, halves)[None])
+    halves = direct_properties(coordinates, np.where(np.isnan(halves), np.inf, halves)[None])
     found = property_arrays(coordinates, point[None])
     own = np.abs(np.diagonal(found["gain"][0]))
     with np.errstate(invalid="ignore"):

@@ -11,7 +11,7 @@ from perdure.surrogate.coordinates import Coordinates
 from perdure.surrogate.identifiability import information
 from perdure.surrogate.model import run
 from perdure.surrogate.prior import ASSUMED_NOISE, FALLBACK, STRENGTHS, weak_prior
-from perdure.surrogate.solver import Objective, solve
+from perdure.surrogate.solver import solve
 from perdure.surrogate.starts import starting_points
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _noise_variance(problem: Problem, rng: np.random.Generator) -> float:
     coordinates = Coordinates(problem)
     prior = weak_prior(coordinates)
     points = _fits(coordinates, prior, np.array([_HARDLY_ANY]), rng)
-    found = information(coordinates, points[0], _HARDLY_ANY * prior.precision)
+    found = information(coordinates, points[0], prior.pull(points[0], _HARDLY_ANY))
     enough = found.spare >= 0.1 * problem.measured.sum()
     return found.noise**2 if enough else ASSUMED_NOISE**2
 
@@ -150,13 +150,7 @@ def _forecasts(problem: Problem, origin: int, strengths: Array, rng: np.random.G
 def _fits(coordinates: Coordinates, prior: Prior, strengths: Array, rng: np.random.Generator) -> Array:
     """Return the best point for each strength; all strengths and starts are one batch."""
     starts = starting_points(coordinates, _STARTS, rng)
-    measured = coordinates.problem.measured
-    objective = Objective(
-        np.where(measured, coordinates.problem.targets, 0)[None],
-        measured.astype(np.float64)[None],
-        prior.centre[None],
-        np.repeat(strengths, _STARTS)[:, None] * prior.precision,
-    )
+    objective = prior.objective(coordinates.problem, np.repeat(strengths, _STARTS))
     found = solve(coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-6)
     best = found.objective.reshape(len(strengths), _STARTS).argmin(axis=1)
     return found.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best]

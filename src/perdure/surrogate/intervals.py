@@ -10,7 +10,7 @@ import numpy as np
 from perdure.errors import InputError
 from perdure.surrogate.coordinates import Coordinates
 from perdure.surrogate.prior import weak_prior
-from perdure.surrogate.solver import Objective, solve
+from perdure.surrogate.solver import solve
 
 if TYPE_CHECKING:
     from perdure.surrogate.identifiability import Information
@@ -18,20 +18,23 @@ if TYPE_CHECKING:
     from perdure.surrogate.result import Fit
 
 
-def property_arrays(coordinates: Coordinates, points: Array) -> dict[str, Array]:
-    """Return each property for a batch of points, arrays with a leading batch axis."""
-    gain = coordinates.full_gain(points)
-    own = np.abs(np.diagonal(gain, axis1=1, axis2=2))
-    own = np.where(own > 0, own, np.nan)
+def direct_properties(coordinates: Coordinates, points: Array) -> dict[str, Array]:
+    """Return the properties that are entries of the vector, or anything else laid out like it, with a leading batch axis."""
     _, rho, kappa, keep = coordinates.split(points)
     return {
-        "gain": gain,
-        "transfer": gain / own[:, None, :],
-        "difficulty": 1 / own,
+        "gain": coordinates.full_gain(points),
         "efficiency": rho,
         "retention": keep,
         "translation": kappa,
     }
+
+
+def property_arrays(coordinates: Coordinates, points: Array) -> dict[str, Array]:
+    """Return every property for a batch of points, arrays with a leading batch axis."""
+    direct = direct_properties(coordinates, points)
+    own = np.abs(np.diagonal(direct["gain"], axis1=1, axis2=2))
+    own = np.where(own > 0, own, np.nan)
+    return {**direct, "transfer": direct["gain"] / own[:, None, :], "difficulty": 1 / own}
 
 
 def fisher_errors(coordinates: Coordinates, point: Array, information: Information) -> dict[str, Array]:
@@ -43,11 +46,11 @@ def fisher_errors(coordinates: Coordinates, point: Array, information: Informati
     bounded = np.where(_improper(information) & np.isinf(information.data_errors), np.inf, np.sqrt(variance))
     if not np.isfinite(information.noise):
         bounded = np.full_like(bounded, np.inf)
-    errors = property_arrays(coordinates, bounded[None])
+    errors = direct_properties(coordinates, bounded[None])
     found = property_arrays(coordinates, point[None])
     gain, own = found["gain"][0], np.abs(np.diagonal(found["gain"][0]))
     gain_errors = errors["gain"][0]
-    errors["difficulty"] = (np.diagonal(gain_errors) / own**2)[None]
+    errors["difficulty"] = (np.diagonal(gain_errors) / np.where(own > 0, own, np.nan) ** 2)[None]
     relative = np.full_like(gain, np.nan)
     for task in coordinates.rows:
         relative[task] = _ratio_errors(coordinates, information, gain, gain_errors, task)
@@ -114,12 +117,7 @@ def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
     rng = np.random.default_rng(seed)
     fitted = coordinates.predictions(fit.point[None])[0]
     targets = fitted + rng.normal(0, fit.information.noise, (replicates, fitted.shape[1]))
-    objective = Objective(
-        targets,
-        fit.problem.measured.astype(np.float64)[None],
-        prior.centre[None],
-        fit.strength * prior.precision[None],
-    )
+    objective = replace(prior.objective(fit.problem, np.array([fit.strength])), targets=targets)
     found = solve(coordinates, objective, np.repeat(fit.point[None], replicates, axis=0), iterations=60, tolerance=1e-7)
     estimates = {name: values[0] for name, values in property_arrays(coordinates, fit.point[None]).items()}
     moved = property_arrays(coordinates, found.points)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perdure.surrogate.solver import Objective
+
 if TYPE_CHECKING:
     from perdure.surrogate.coordinates import Coordinates
     from perdure.surrogate.problem import Array, Problem
@@ -20,6 +22,7 @@ STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 FALLBACK = 1.0
 """The strength taken where the curves are too short to hold steps out."""
 
+_DEGREES = 3.0
 ASSUMED_NOISE = 0.05
 """The noise taken where there are too few data to measure it."""
 
@@ -30,7 +33,23 @@ class Prior:
 
     centre: Array
     precision: Array
+    tail: Array
     typical_gain: float
+
+    def pull(self, point: Array, strength: float) -> Array:
+        """Return the precision with which the prior acts on each entry at ``point``."""
+        return strength * self.precision / (1 + self.tail * (point - self.centre) ** 2)
+
+    def objective(self, problem: Problem, strengths: Array) -> Objective:
+        """Return the posterior's objective of a problem, one member of the batch for each strength."""
+        measured = problem.measured
+        return Objective(
+            np.where(measured, problem.targets, 0)[None],
+            measured.astype(np.float64)[None],
+            self.centre[None],
+            strengths[:, None] * self.precision,
+            self.tail[None],
+        )
 
 
 def weak_prior(coordinates: Coordinates) -> Prior:
@@ -48,7 +67,9 @@ def weak_prior(coordinates: Coordinates) -> Prior:
     centre[coordinates.rho], spread[coordinates.rho] = 1, 0.5
     centre[coordinates.kappa], spread[coordinates.kappa] = 0, 1
     centre[coordinates.keep], spread[coordinates.keep] = 0.5, 0.5
-    return Prior(centre, 1 / spread**2, gain)
+    tail = 1 / spread**2 / _DEGREES
+    tail[coordinates.rho.start :] = 0
+    return Prior(centre, 1 / spread**2, tail, gain)
 
 
 def _typical_gain(problem: Problem) -> float:

@@ -26,22 +26,32 @@ class Solutions:
 
 @dataclass(frozen=True)
 class Objective:
-    """Sum of weighted squared errors plus ``precision * (point - centre)**2``; every array has a batch axis, perhaps of length 1.
+    """Sum of weighted squared errors plus a penalty on ``point - centre``; every array has a batch axis, perhaps of length 1.
 
-    A large precision pins a parameter; weight 0 leaves a cell out.
+    The penalty of an entry x away from its centre is ``precision / tail * log(1 + tail * x**2)``, or ``precision * x**2`` where
+    tail is 0: minus twice the logarithm of a Student t or a normal density. A large precision pins a parameter; weight 0 leaves
+    a cell out.
     """
 
     targets: Array
     weights: Array
     centre: Array
     precision: Array
+    tail: Array
+
+    def penalty(self, points: Array) -> tuple[Array, Array]:
+        """Return the penalty (batch,) and the precision that pulls at each entry: far out in a tail it lets go."""
+        squared = (points - self.centre) ** 2
+        reach = self.tail * squared
+        each = np.where(self.tail > 0, np.log1p(reach) / np.where(self.tail > 0, self.tail, 1), squared)
+        return (self.precision * each).sum(axis=1), self.precision / (1 + reach)
 
     def take(self, members: Array) -> Objective:
         """Return the objective of some members of the batch."""
         return Objective(
             *(
                 array if len(array) == 1 else array[members]
-                for array in (self.targets, self.weights, self.centre, self.precision)
+                for array in (self.targets, self.weights, self.centre, self.precision, self.tail)
             )
         )
 
@@ -123,19 +133,19 @@ def _expand(coordinates: Coordinates, objective: Objective, points: Array) -> tu
     gradient = np.matmul(residual[:, None], jacobian)[:, 0]
     hessian = np.matmul(jacobian.transpose(0, 2, 1), jacobian)
     if objective.precision.any():
-        away = points - objective.centre
-        pull = objective.precision * away
-        cost = cost + (pull * away).sum(axis=1)
+        penalty, precision = objective.penalty(points)
+        cost = cost + penalty
+        pull = precision * (points - objective.centre)
         drift = np.zeros_like(points)
         drift[:, coordinates.gains] = points[:, coordinates.gains]
         drift[:, coordinates.rho] = -points[:, coordinates.rho]
         drift[:, coordinates.kappa] = -points[:, coordinates.kappa]
         drift /= coordinates.algorithms
-        heavy = objective.precision * drift
+        heavy = precision * drift
         gradient = gradient + pull
         gradient[:, coordinates.rho] += (pull * drift).sum(axis=1, keepdims=True)
         place = np.arange(coordinates.size)
-        hessian[:, place, place] += objective.precision
+        hessian[:, place, place] += precision
         hessian[:, :, coordinates.rho] += heavy[:, :, None]
         hessian[:, coordinates.rho, :] += heavy[:, None, :]
         hessian[:, coordinates.rho, coordinates.rho] += (heavy * drift).sum(axis=1)[:, None, None]

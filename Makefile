@@ -15,7 +15,7 @@ demo: $(STAMP)
 	$(BIN)/perdure demo --out demo
 
 test: $(STAMP)
-	$(BIN)/pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -1,0 +1,5 @@
+"""Lets ``python -m perdure`` do what ``perdure`` does."""
+
+from perdure.cli import main
+
+main()

@@ -1,0 +1,214 @@
+"""What an audit says: numbers with intervals and reasons, serialisable and comparable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.errors import InputError
+from perdure.metrics import Interval
+from perdure.record.files import read_json, write_json
+
+SCHEMA = 1
+FILE = "audit.json"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How to read a number: its printed name, whether higher is better, and one line that says what it is."""
+
+    label: str
+    higher_is_better: bool
+    meaning: str
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+
+MEASURES: Mapping[str, Measure] = {
+    "average_accuracy": Measure("average accuracy", True, "mean accuracy over all tasks after the last one"),
+    "forgetting": Measure(
+        "forgetting", False, "drop from the best earlier accuracy to the last, over old tasks", (-1, 1)
+    ),
+    "min_accuracy": Measure("lowest accuracy", True, "lowest accuracy on each old task after its training, averaged"),
+    "worst_case_accuracy": Measure(
+        "worst-case accuracy", True, "the current task and the worst moments of the old ones"
+    ),
+    "windowed_forgetting": Measure("WF10", False, "largest drop of a task within 10 evaluations, averaged over tasks"),
+    "windowed_plasticity": Measure("WP10", True, "largest rise of a task within 10 evaluations, averaged over tasks"),
+    "backward_transfer": Measure("BWT", True, "change of earlier tasks' accuracy by learning later ones", (-1, 1)),
+    "A": Measure("A", True, "accuracy on all tasks seen so far, averaged over time"),
+    "REM": Measure("REM", True, "remembering: 1 minus the negative backward transfer"),
+    "BWT+": Measure("BWT+", True, "positive backward transfer"),
+    "FWT": Measure("FWT", True, "accuracy on tasks before they are trained, no baseline taken off"),
+    "MS": Measure("MS", True, "model size efficiency"),
+    "SSS": Measure("SSS", True, "sample storage efficiency"),
+    "CE": Measure("CE", True, "computational efficiency"),
+}
+
+
+@dataclass(frozen=True)
+class LearnerAudit:
+    """One learner on one benchmark: each measure over its runs, its scores, and the mean accuracy table."""
+
+    learner: str
+    benchmark: str
+    runs: tuple[str, ...]
+    measures: dict[str, Interval]
+    scores: dict[str, Interval]
+    stability: dict[str, Interval]
+    tasks: tuple[str, ...]
+    curriculum: tuple[int, ...]
+    table: NDArray[np.float64]
+    initial: NDArray[np.float64] | None
+
+    def reasons(self) -> dict[str, str]:
+        """Why each missing number is missing."""
+        named = {**self.measures, **{f"CL_score {name}": value for name, value in self.scores.items()}}
+        return {name: value.reason or "" for name, value in named.items() if math.isnan(value.mean)}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Everything that was found about the learners of some records.
+
+    ``first_places`` is the share of all weightings under which each learner has the highest CL_score; ``correlation`` the
+    rank correlation of the criteria over learners (three or more). ``partial_scores`` says that scores were taken over the
+    known criteria only.
+    """
+
+    learners: tuple[LearnerAudit, ...]
+    first_places: dict[str, float]
+    first_place_criteria: tuple[str, ...]
+    correlation: dict[str, dict[str, float]]
+    partial_scores: bool = False
+
+    def __str__(self) -> str:
+        lines = []
+        for entry in self.learners:
+            lines.append(f"{entry.learner} on {entry.benchmark or 'given matrices'}, {len(entry.runs)} run(s)")
+            lines += [f"  {MEASURES[name].label:22} {value}" for name, value in entry.measures.items()]
+            lines += [f"  {'CL_score ' + name:22} {value}" for name, value in entry.scores.items()]
+            lines += [f"  {name} is missing: {why}" for name, why in entry.reasons().items()]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form; NaN becomes null, tasks are 1-based."""
+        return {
+            "schema": SCHEMA,
+            "learners": [_learner_to_json(entry) for entry in self.learners],
+            "first_places": self.first_places,
+            "first_place_criteria": list(self.first_place_criteria),
+            "correlation": {
+                row: {column: _number(value) for column, value in values.items()}
+                for row, values in self.correlation.items()
+            },
+            "partial_scores": self.partial_scores,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Audit:
+        """Return the audit that `to_json` wrote."""
+        return cls(
+            learners=tuple(_learner_from_json(entry) for entry in value["learners"]),
+            first_places=value["first_places"],
+            first_place_criteria=tuple(value["first_place_criteria"]),
+            correlation={
+                row: {column: _float(cell) for column, cell in cells.items()}
+                for row, cells in value["correlation"].items()
+            },
+            partial_scores=value["partial_scores"],
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the audit as JSON."""
+        write_json(Path(path), self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Audit:
+        """Read an audit; a newer schema or a foreign file is refused."""
+        path = Path(path)
+        value = read_json(path)
+        if not isinstance(value, dict) or not isinstance(value.get("schema"), int):
+            raise InputError(f"{path}: this is not a perdure audit (no schema number)")
+        if value["schema"] > SCHEMA:
+            raise InputError(
+                f"{path}: written in schema {value['schema']}, this perdure reads up to {SCHEMA}; install a newer perdure"
+            )
+        try:
+            return cls.from_json(value)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{path}: a field is missing or malformed ({error})") from None
+
+    def report(self, path: str | Path) -> Path:
+        """Write the page of this audit and return where it is."""
+        from perdure.report import write_page  # noqa: PLC0415  (the report is a later room)
+
+        return write_page(self, Path(path))
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _interval_to_json(value: Interval) -> dict[str, Any]:
+    return {
+        "mean": _number(value.mean),
+        "low": _number(value.low),
+        "high": _number(value.high),
+        "n": value.n,
+        "method": value.method,
+        "reason": value.reason,
+        "level": value.level,
+    }
+
+
+def _interval_from_json(value: dict[str, Any]) -> Interval:
+    numbers = {key: _float(value[key]) for key in ("mean", "low", "high")}
+    return Interval(**{**value, **numbers})
+
+
+def _rows(table: NDArray[np.float64]) -> list[list[float | None]]:
+    return [[_number(value) for value in row] for row in table.tolist()]
+
+
+def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
+    return {
+        "learner": entry.learner,
+        "benchmark": entry.benchmark,
+        "runs": list(entry.runs),
+        **{
+            group: {name: _interval_to_json(value) for name, value in getattr(entry, group).items()}
+            for group in ("measures", "scores", "stability")
+        },
+        "tasks": list(entry.tasks),
+        "curriculum": [task + 1 for task in entry.curriculum],
+        "table": _rows(entry.table),
+        "initial": None if entry.initial is None else _rows(entry.initial[None])[0],
+    }
+
+
+def _learner_from_json(value: dict[str, Any]) -> LearnerAudit:
+    groups = {
+        group: {name: _interval_from_json(cell) for name, cell in value[group].items()}
+        for group in ("measures", "scores", "stability")
+    }
+    initial = value["initial"]
+    return LearnerAudit(
+        learner=value["learner"],
+        benchmark=value["benchmark"],
+        runs=tuple(value["runs"]),
+        tasks=tuple(value["tasks"]),
+        curriculum=tuple(task - 1 for task in value["curriculum"]),
+        table=np.array([[_float(cell) for cell in row] for row in value["table"]], dtype=np.float64),
+        initial=None if initial is None else np.array([_float(cell) for cell in initial]),
+        **groups,
+    )

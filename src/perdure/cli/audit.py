@@ -1,0 +1,66 @@
+"""perdure audit and perdure report: records in, numbers and a page out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from perdure.cli.options import WEIGHTS_HELP, weightings
+from perdure.errors import InputError
+
+Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Records, or folders with records below.")]
+
+
+def audit(
+    paths: Paths,
+    weights: Annotated[list[str] | None, typer.Option("--weights", help=WEIGHTS_HELP)] = None,
+    renormalise: Annotated[
+        bool, typer.Option("--renormalise", help="Score over the criteria that are known, and say so.")
+    ] = False,
+    count_teachers: Annotated[bool, typer.Option("--count-teachers", help="Count frozen old networks in MS.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where audit.json goes; by default the first path.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Audit records: what the learners learn, keep and cost.
+
+    Writes audit.json and prints a table. Runs of one learner on one benchmark are averaged. Exit code 1 when a record is
+    unfinished.
+    """
+    from perdure.audit import FILE, audit_records  # noqa: PLC0415
+    from perdure.cli.tables import print_audit  # noqa: PLC0415
+    from perdure.record import Record, find_records  # noqa: PLC0415
+
+    result = audit_records(
+        paths, weights=weightings(weights or []), renormalise=renormalise, count_teachers=count_teachers
+    )
+    result.save(out or paths[0] / FILE)
+    if as_json:
+        typer.echo(json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        print_audit(result, Console())
+    unfinished = [path for path in find_records(paths) if not Record.open(path).complete]
+    for path in unfinished:
+        typer.echo(f"{path}: unfinished; the same perdure run goes on with it", err=True)
+    if unfinished:
+        raise typer.Exit(1)
+
+
+def report(
+    paths: Paths,
+    out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the first path.")] = None,
+) -> None:
+    """Write the page of an audit: one HTML file, readable offline.
+
+    Shows audit.json in the given folder if there is one, otherwise audits the records first.
+    """
+    from perdure.audit import FILE, Audit, audit_records  # noqa: PLC0415
+
+    if len(paths) == 1 and not paths[0].exists():
+        raise InputError(f"{paths[0]}: there is no such directory")
+    saved = paths[0] / FILE
+    result = Audit.load(saved) if len(paths) == 1 and saved.exists() else audit_records(paths)
+    typer.echo(result.report(out or paths[0] / "report.html"))

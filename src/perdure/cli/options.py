@@ -1,0 +1,52 @@
+"""Reading of option values that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perdure.errors import InputError
+from perdure.metrics import WEIGHTS, weight_vector
+
+
+def weightings(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
+    """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a vector of its own."""
+    chosen: dict[str, str | Mapping[str, float]] = {}
+    for text in texts or ["W1", "W2", "W3"]:
+        if "=" not in text:
+            weight_vector(text)
+            chosen[text] = text
+            continue
+        vector = {}
+        for part in text.split(","):
+            name, _, weight = part.partition("=")
+            try:
+                vector[name.strip()] = float(weight)
+            except ValueError:
+                raise InputError(f"--weights {text}: expected name=number, found {part!r}") from None
+        weight_vector(vector)
+        chosen[text] = vector
+    return chosen
+
+
+WEIGHTS_HELP = f"{', '.join(WEIGHTS)}, or criteria with weights that sum to 1: A=.5,REM=.5. May be given several times."
+
+
+def numbers(text: str | None, option: str) -> list[int] | None:
+    """Return the whole numbers of a comma-separated option, or None when it was not given."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} {text}: expected whole numbers separated by commas, as in 1,2,3") from None
+
+
+def assignments(texts: list[str], option: str) -> dict[str, str]:
+    """Return name=value options as a mapping."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: expected name=value")
+        pairs[name.strip()] = value.strip()
+    return pairs

@@ -1,0 +1,47 @@
+"""Audits as tables on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from perdure.audit import MEASURES, Audit, Interval, LearnerAudit
+
+PER_TABLE = 4
+
+
+def print_audit(audit: Audit, console: Console) -> None:
+    """Print every measure and score, a column for each learner, and below them why something is missing."""
+    for start in range(0, len(audit.learners), PER_TABLE):
+        console.print(_table(audit, audit.learners[start : start + PER_TABLE]))
+    for entry in audit.learners:
+        for name, why in entry.reasons().items():
+            console.print(f"[dim]{entry.learner}: {name} is missing: {why}[/dim]", highlight=False)
+    if audit.partial_scores:
+        console.print("CL_score is over the known criteria only and does not compare with a complete one.")
+    if audit.first_places:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in audit.first_places.items())
+        known = ", ".join(audit.first_place_criteria)
+        console.print(f"First place over all weightings of {known}: {shares}", highlight=False)
+
+
+def _table(audit: Audit, learners: tuple[LearnerAudit, ...]) -> Table:
+    table = Table(title=None, header_style="bold")
+    table.add_column("measure")
+    for entry in learners:
+        runs = f"{len(entry.runs)} run{'s' if len(entry.runs) != 1 else ''}"
+        where = f"{entry.benchmark}, {runs}" if entry.benchmark else runs
+        table.add_column(f"{entry.learner}\n[dim]{where}[/dim]", justify="right")
+    for name, measure in MEASURES.items():
+        if any(name in entry.measures for entry in audit.learners):
+            arrow = "↑" if measure.higher_is_better else "↓"
+            table.add_row(f"{measure.label} {arrow}", *(_cell(entry.measures.get(name)) for entry in learners))
+    table.add_section()
+    for name in audit.learners[0].scores:
+        table.add_row(f"CL_score {name} ↑", *(_cell(entry.scores[name]) for entry in learners))
+        table.add_row(f"CL_stability {name} ↑", *(_cell(entry.stability[name]) for entry in learners))
+    return table
+
+
+def _cell(value: Interval | None) -> str:
+    return "–" if value is None else str(value)

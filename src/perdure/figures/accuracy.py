@@ -1,0 +1,103 @@
+"""Pictures of what was learned and kept."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from perdure.audit import MEASURES, Audit, LearnerAudit
+from perdure.figures.style import colour
+
+
+def accuracy_lines(audit: Audit) -> Figure:
+    """Accuracy on each task after each step, one small picture a task, one line a learner; the own step is marked."""
+    tasks = audit.learners[0].tasks
+    columns = min(5, len(tasks))
+    rows = math.ceil(len(tasks) / columns)
+    figure = Figure(figsize=(2.3 * columns, 1.9 * rows + 0.5), layout="constrained")
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for task, name in enumerate(tasks):
+        panel = panels.flat[task]
+        for index, entry in enumerate(audit.learners):
+            if task < entry.table.shape[1]:
+                _line(panel, entry, task, colour(index))
+        panel.set_title(f"task {task + 1}: {name}" if name != str(task + 1) else f"task {name}", fontsize=9)
+        panel.set_ylim(-0.04, 1.04)
+        panel.tick_params(labelsize=8)
+    for panel in panels.flat[len(tasks) :]:
+        panel.set_axis_off()
+    figure.supxlabel("after step", fontsize=9)
+    figure.supylabel("accuracy", fontsize=9)
+    handles, labels = panels.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False, fontsize=9)
+    return figure
+
+
+def _line(panel: Any, entry: LearnerAudit, task: int, shade: str) -> None:
+    steps = np.arange(1, len(entry.table) + 1)
+    panel.plot(steps, entry.table[:, task], color=shade, linewidth=1.6, label=entry.learner)
+    own = [step for step, trained in enumerate(entry.curriculum) if trained == task]
+    panel.plot([step + 1 for step in own], entry.table[own, task], "o", color=shade, markersize=4)
+
+
+def accuracy_matrices(audit: Audit) -> Figure:
+    """The accuracy matrix of each learner as a heat map with its numbers."""
+    count = len(audit.learners)
+    columns = min(3, count)
+    rows = math.ceil(count / columns)
+    tasks = len(audit.learners[0].tasks)
+    side = max(2.6, 0.42 * tasks)
+    figure = Figure(figsize=(side * columns + 0.8, side * rows + 0.3), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False)
+    image = None
+    for index, entry in enumerate(audit.learners):
+        panel = panels.flat[index]
+        image = panel.imshow(entry.table, vmin=0, vmax=1, cmap="viridis", aspect="auto")
+        panel.set_title(entry.learner, fontsize=10)
+        panel.set_xticks(range(len(entry.tasks)), [str(i + 1) for i in range(len(entry.tasks))], fontsize=8)
+        panel.set_yticks(range(len(entry.table)), [str(i + 1) for i in range(len(entry.table))], fontsize=8)
+        panel.set_xlabel("task", fontsize=9)
+        panel.set_ylabel("after step", fontsize=9)
+        if entry.table.size <= 144:
+            _numbers(panel, entry)
+    for panel in panels.flat[count:]:
+        panel.set_axis_off()
+    if image is not None:
+        figure.colorbar(image, ax=panels, label="accuracy", shrink=0.8)
+    return figure
+
+
+def _numbers(panel: Any, entry: LearnerAudit) -> None:
+    for step, task in np.ndindex(*entry.table.shape):
+        value = entry.table[step, task]
+        if not math.isnan(value):
+            shade = "black" if value > 0.6 else "white"
+            panel.text(task, step, f"{value:.2f}", ha="center", va="center", color=shade, fontsize=7)
+
+
+def criteria_dots(audit: Audit) -> Figure:
+    """The seven criteria and the CL_score of each learner, with intervals; what is missing is left out."""
+    names = [name for name in MEASURES if name in {"A", "MS", "SSS", "CE", "BWT+", "REM", "FWT"}]
+    labels = [MEASURES[name].label for name in names] + [f"CL_score {name}" for name in audit.learners[0].scores]
+    figure = Figure(figsize=(7.2, 0.42 * len(labels) + 1.1), layout="constrained")
+    panel = figure.subplots()
+    spread = 0.6 / max(1, len(audit.learners))
+    for index, entry in enumerate(audit.learners):
+        values = [entry.measures[name] for name in names] + list(entry.scores.values())
+        height = np.arange(len(values)) + spread * (index - (len(audit.learners) - 1) / 2)
+        known = [i for i, value in enumerate(values) if not math.isnan(value.mean)]
+        means = np.array([values[i].mean for i in known])
+        low = np.array([values[i].low for i in known])
+        high = np.array([values[i].high for i in known])
+        error = np.nan_to_num(np.stack([means - low, high - means]), nan=0.0)
+        panel.errorbar(means, height[known], xerr=error, fmt="o", color=colour(index), label=entry.learner, capsize=2)
+    panel.set_yticks(range(len(labels)), labels, fontsize=9)
+    panel.invert_yaxis()
+    panel.set_xlim(-0.03, 1.03)
+    panel.grid(axis="x", alpha=0.3)
+    panel.set_xlabel("higher is better", fontsize=9)
+    figure.legend(loc="outside upper center", ncols=min(6, len(audit.learners)), frameon=False, fontsize=9)
+    return figure

@@ -1,0 +1,46 @@
+"""The training loop and one file for each method.
+
+>>> from perdure import learners, tasks
+>>> run = learners.Run(tasks.load("split-digits"), learners.get("naive"))
+>>> record = learners.execute(run, "runs/naive")  # doctest: +SKIP
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from perdure.errors import InputError, nearest
+from perdure.learners.learner import REGISTRY, Learner
+from perdure.learners.loop import DivergedError, Run, execute
+from perdure.learners.progress import Position, Progress
+from perdure.learners.protocols import Protocol, protocol_for
+from perdure.learners.training import Training
+
+__all__ = [
+    "DivergedError",
+    "Learner",
+    "Position",
+    "Progress",
+    "Protocol",
+    "Run",
+    "Training",
+    "execute",
+    "get",
+    "names",
+    "protocol_for",
+]
+
+# Every file of this folder is looked at, so that a new method is one new file.
+for _module in iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)
+
+
+def names() -> list[str]:
+    """Return the names of all learners."""
+    return sorted(REGISTRY)
+
+
+def get(name: str) -> type[Learner]:
+    """Return a learner by its name."""
+    if name not in REGISTRY:
+        raise InputError(f"learner {name!r} is unknown; {nearest(name, names())}")
+    return REGISTRY[name]

@@ -1,0 +1,69 @@
+"""How a network is trained at each task: settings that all learners share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+import torch
+from torch import nn
+
+from perdure.errors import InputError, nearest
+
+Optimizer = Literal["sgd", "adam", "adagrad"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Epochs, batches and optimiser of every task; the optimiser is made anew for each.
+
+    ``milestones`` are the epochs after which the rate is multiplied by ``decay``. ``patience``: stop a task when its validation
+    accuracy has not risen for so many epochs and go back to the best weights; 0 trains all epochs. ``evaluate_every``:
+    evaluate all tasks every so many steps within a task (for the stability-gap measures); 0 only after each task.
+    """
+
+    epochs: int = 10
+    batch_size: int = 32
+    lr: float = 0.03
+    optimizer: Optimizer = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    milestones: tuple[int, ...] = ()
+    decay: float = 0.1
+    patience: int = 0
+    evaluate_every: int = 0
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("epochs", 1), ("batch_size", 1), ("patience", 0), ("evaluate_every", 0)):
+            if getattr(self, name) < lowest:
+                raise InputError(f"{name}: expected at least {lowest}, got {getattr(self, name)}")
+        if not self.lr > 0:
+            raise InputError(f"lr: expected a positive number, got {self.lr}")
+        for name in ("momentum", "weight_decay", "decay"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name}: expected a number of at least 0, got {getattr(self, name)}")
+        if self.optimizer not in get_args(Optimizer):
+            raise InputError(
+                f"optimizer {self.optimizer!r} is not known; {nearest(self.optimizer, list(get_args(Optimizer)))}"
+            )
+        if self.momentum and self.optimizer != "sgd":
+            raise InputError(f"momentum is an option of sgd, not of {self.optimizer}")
+
+    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return a new optimiser over the parameters."""
+        chosen = list(parameters)
+        if self.optimizer == "adam":
+            return torch.optim.Adam(chosen, lr=self.lr, weight_decay=self.weight_decay)
+        if self.optimizer == "adagrad":
+            return torch.optim.Adagrad(chosen, lr=self.lr, weight_decay=self.weight_decay)
+        return torch.optim.SGD(chosen, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch (0-based)."""
+        return self.lr * float(self.decay ** sum(epoch >= milestone for milestone in self.milestones))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain values, for the record."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "milestones": list(self.milestones)}

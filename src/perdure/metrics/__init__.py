@@ -1,0 +1,71 @@
+"""Numbers from numbers: pure functions on arrays, numpy and scipy only."""
+
+from perdure.metrics import lifelong
+from perdure.metrics.accuracy_matrix import (
+    Intransigence,
+    accuracy,
+    average_accuracy,
+    average_forgetting,
+    backward_transfer,
+    forward_transfer,
+    intransigence,
+    positive_backward_transfer,
+    remembering,
+)
+from perdure.metrics.efficiency import (
+    computational_efficiency,
+    model_size_efficiency,
+    sample_storage_efficiency,
+)
+from perdure.metrics.intervals import Interval, interval
+from perdure.metrics.missing import Missing, reason
+from perdure.metrics.score import (
+    CRITERIA,
+    WEIGHTS,
+    CriteriaCorrelation,
+    FirstPlaces,
+    cl_score,
+    cl_stability,
+    criteria_correlation,
+    first_places,
+    weight_vector,
+)
+from perdure.metrics.stability_gap import (
+    min_accuracy,
+    windowed_forgetting,
+    windowed_plasticity,
+    worst_case_accuracy,
+)
+
+__all__ = [
+    "CRITERIA",
+    "WEIGHTS",
+    "CriteriaCorrelation",
+    "FirstPlaces",
+    "Interval",
+    "Intransigence",
+    "Missing",
+    "accuracy",
+    "average_accuracy",
+    "average_forgetting",
+    "backward_transfer",
+    "cl_score",
+    "cl_stability",
+    "computational_efficiency",
+    "criteria_correlation",
+    "first_places",
+    "forward_transfer",
+    "interval",
+    "intransigence",
+    "lifelong",
+    "min_accuracy",
+    "model_size_efficiency",
+    "positive_backward_transfer",
+    "reason",
+    "remembering",
+    "sample_storage_efficiency",
+    "weight_vector",
+    "windowed_forgetting",
+    "windowed_plasticity",
+    "worst_case_accuracy",
+]

@@ -1,0 +1,137 @@
+"""A small vision transformer, written out: scores, softmax, mixing and each addition are modules."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from perdure.errors import InputError
+from perdure.nets.layers import Add, Network, chain
+from perdure.nets.registry import network
+
+HEAD_SIZE = 16
+
+
+class Permute(nn.Module):
+    """Axes in another order."""
+
+    def __init__(self, *axes: int) -> None:
+        super().__init__()
+        self.axes = axes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x with its axes permuted."""
+        return x.permute(self.axes)
+
+
+class Position(nn.Module):
+    """A learned offset for each token."""
+
+    def __init__(self, tokens: int, width: int) -> None:
+        super().__init__()
+        self.offset = nn.Parameter(nn.init.trunc_normal_(torch.empty(1, tokens, width), std=0.02))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x + offset."""
+        return x + self.offset
+
+
+class Scores(nn.Module):
+    """How much each query asks for each key: their product over the root of their size."""
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return (batch, heads, tokens, tokens)."""
+        return queries @ keys.transpose(-2, -1) / sqrt(HEAD_SIZE)
+
+
+class Mix(nn.Module):
+    """Values averaged with the attention as weights."""
+
+    def forward(self, attention: Tensor, values: Tensor) -> Tensor:
+        """Return (batch, heads, tokens, head size)."""
+        return attention @ values
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention (Vaswani et al. 2017, section 3.2), heads of 16 channels."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.queries, self.keys, self.values = (self._to_heads(width) for _ in range(3))
+        self.scores = Scores()
+        self.softmax = nn.Softmax(dim=-1)
+        self.mix = Mix()
+        self.merge = chain(order=Permute(0, 2, 1, 3), flat=nn.Flatten(2), out=nn.Linear(width, width))
+
+    @staticmethod
+    def _to_heads(width: int) -> nn.Module:
+        heads = nn.Unflatten(2, (width // HEAD_SIZE, HEAD_SIZE))
+        return chain(linear=nn.Linear(width, width), heads=heads, order=Permute(0, 2, 1, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return tokens, (batch, tokens, width), each a mixture of all."""
+        attention = self.softmax(self.scores(self.queries(x), self.keys(x)))
+        return cast(Tensor, self.merge(self.mix(attention, self.values(x))))
+
+
+class Encoder(nn.Module):
+    """Attention, then a perceptron, each on normalised tokens and added to them (pre-norm)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attend = chain(norm=nn.LayerNorm(width), attention=Attention(width))
+        self.add1 = Add()
+        self.think = chain(
+            norm=nn.LayerNorm(width),
+            widen=nn.Linear(width, 2 * width),
+            gelu=nn.GELU(),
+            narrow=nn.Linear(2 * width, width),
+        )
+        self.add2 = Add()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return tokens of the same shape."""
+        x = self.add1(x, self.attend(x))
+        return cast(Tensor, self.add2(x, self.think(x)))
+
+
+@network(
+    "vit-small",
+    paper="Dosovitskiy et al. 2021, at the size Lee et al. 2021 use for small images",
+    minimum=(8, 8),
+    width=192,
+    width_is="channels of a token, a multiple of 16",
+)
+def vit_small(shape: tuple[int, ...], outputs: int, width: int) -> Network:
+    """Nine encoders on patches of 4 x 4 pixels (8 x 8 when a side exceeds 32), heads of 16, tokens averaged.
+
+    Averaging takes the place of the class token: one part less, and no token that stands for no pixel.
+    """
+    channels, height, breadth = shape
+    patch = 4 if max(height, breadth) <= 32 else 8
+    if height % patch or breadth % patch:
+        raise InputError(
+            f"network 'vit-small': image of {height} x {breadth} is no whole number of patches; "
+            f"pad it to multiples of {patch}"
+        )
+    if width % HEAD_SIZE:
+        raise InputError(f"network 'vit-small': width is {width}, expected a multiple of {HEAD_SIZE}")
+    body = chain(
+        patches=nn.Conv2d(channels, width, patch, stride=patch),
+        flat=nn.Flatten(2),
+        tokens=Permute(0, 2, 1),
+        position=Position((height // patch) * (breadth // patch), width),
+        encoders=nn.Sequential(*(Encoder(width) for _ in range(9))),
+        norm=nn.LayerNorm(width),
+        back=Permute(0, 2, 1),
+        mean=nn.AdaptiveAvgPool1d(1),
+        vector=nn.Flatten(),
+    )
+    for module in body.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.trunc_normal_(module.weight, std=0.02)
+            nn.init.zeros_(module.bias)
+    return Network(body, nn.Linear(width, outputs))

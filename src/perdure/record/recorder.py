@@ -1,0 +1,209 @@
+"""What a training loop calls after each task."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perdure.errors import InputError
+from perdure.record.files import read_rows, write_json, write_table
+from perdure.record.measurements import Cost, check_curriculum
+from perdure.record.reader import Record, read_evaluations
+from perdure.record.schema import (
+    ACCURACY,
+    ACCURACY_COLUMNS,
+    COST,
+    EVALUATION_COLUMNS,
+    EVALUATIONS,
+    MANIFEST,
+    Checkpoint,
+    Manifest,
+    checkpoint_name,
+    hardware_facts,
+    software_versions,
+)
+from perdure.record.tensors import save_tensors, tensors_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Recorder:
+    """Writes a record as the run happens: whole after every call, whenever the process is killed.
+
+    ::
+
+        recorder = perdure.Recorder("runs/mine", tasks=5)
+        for task in range(recorder.next_step, 5):
+            train(net, task)
+            recorder.after_task(net, accuracy=[evaluate(net, other) for other in range(5)])
+
+    ``tasks`` is their number or their names; ``curriculum`` the tasks in the order they are visited (0-based), each once by
+    default; ``lifetime_bits`` the storage of all training data, which SSS needs. A directory that already holds a record is
+    refused unless ``resume=True``: then ``next_step`` says where to go on.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        tasks: int | Sequence[str],
+        *,
+        curriculum: Sequence[int] | None = None,
+        learner: str = "own",
+        benchmark: str = "own",
+        scenario: str = "",
+        seed: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        network: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        lifetime_bits: int | None = None,
+        hardware: Mapping[str, Any] | None = None,
+        resume: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        names = tuple(str(i + 1) for i in range(tasks)) if isinstance(tasks, int) else tuple(tasks)
+        if not names:
+            raise InputError("tasks: expected at least one")
+        self._manifest = Manifest(
+            learner=learner,
+            tasks=names,
+            curriculum=check_curriculum(curriculum, len(names)),
+            benchmark=benchmark,
+            scenario=scenario,
+            seed=seed,
+            settings=_plain(settings, "settings"),
+            network=_plain(network, "network"),
+            provenance=_plain(provenance, "provenance"),
+            lifetime_bits=lifetime_bits,
+            software=software_versions(),
+            hardware={**hardware_facts(), **_plain(hardware, "hardware")},
+        )
+        self._accuracies: list[tuple[int, int | None, int, float]] = []
+        self._costs: list[tuple[int | None, ...]] = []
+        self._evaluations: list[tuple[int, int, int, int, float]] = []
+        if (self.path / MANIFEST).exists():
+            if not resume:
+                raise InputError(f"{self.path}: there is a record already; choose another directory, or resume=True")
+            self._take_up(Record.open(self.path))
+        else:
+            write_json(self.path / MANIFEST, self._manifest.to_json())
+
+    @property
+    def next_step(self) -> int:
+        """The step to train next (0-based); the length of the curriculum when all is done."""
+        return self._manifest.steps_done
+
+    def before_training(self, accuracy: Sequence[float]) -> None:
+        """Record the accuracies of the untrained network, which GEM's forward transfer needs."""
+        if self.next_step > 0:
+            raise InputError(f"{self.path}: accuracies before training come before the first task")
+        self._accuracies = self._rows(0, None, accuracy)
+        write_table(self.path / ACCURACY, ACCURACY_COLUMNS, self._accuracies)
+
+    def after_task(
+        self,
+        network: nn.Module | Mapping[str, Any] | None = None,
+        *,
+        accuracy: Sequence[float],
+        parameters: int | None = None,
+        kept: int = 0,
+        teachers: int = 0,
+        memory_bits: int | None = None,
+        operations: int | None = None,
+        passes: int | None = None,
+        evaluations: Sequence[tuple[int, Sequence[float]]] = (),
+    ) -> None:
+        """Record the step that just ended: the accuracy on every task, and whatever else was measured.
+
+        ``accuracy`` holds one value for each task; NaN for a task that was not evaluated is accepted only before it was
+        trained. ``network`` (a module or its state_dict) is kept as a checkpoint; its parameters are counted if
+        ``parameters`` is not given. `Cost` says what the other numbers mean. ``evaluations`` are those taken within the step:
+        the number of batches learned in it so far, and the accuracy on every task.
+        """
+        step = self.next_step
+        if step == len(self._manifest.curriculum):
+            raise InputError(f"{self.path}: all {step} steps are recorded already")
+        trained = self._manifest.curriculum[step]
+        rows = self._rows(step + 1, trained, accuracy)
+        if parameters is None and network is not None and not isinstance(network, Mapping):
+            parameters = sum(int(p.numel()) for p in network.parameters())
+        checkpoints = dict(self._manifest.checkpoints)
+        if network is not None:
+            file = checkpoint_name(step)
+            checkpoints[step] = Checkpoint(file, save_tensors(self.path / file, tensors_of(network)))
+        self._accuracies = [row for row in self._accuracies if row[0] <= step] + rows
+        self._costs = [
+            *self._costs[:step],
+            (step + 1, trained + 1, parameters, kept, teachers, memory_bits, operations, passes),
+        ]
+        write_table(self.path / ACCURACY, ACCURACY_COLUMNS, self._accuracies)
+        self._evaluations = [row for row in self._evaluations if row[0] <= step]
+        for batches, values in evaluations:
+            within = self._rows(step + 1, trained, values)
+            self._evaluations += [(step + 1, trained + 1, batches, task, value) for _, _, task, value in within]
+        if self._evaluations:
+            write_table(self.path / EVALUATIONS, EVALUATION_COLUMNS, self._evaluations)
+        write_table(self.path / COST, ("after", "trained", *Cost.columns()), self._costs)
+        # The manifest comes last: it is what makes the step count.
+        manifest = dataclasses.replace(self._manifest, steps_done=step + 1, checkpoints=checkpoints)
+        write_json(self.path / MANIFEST, manifest.to_json())
+        self._manifest = manifest
+
+    def _rows(
+        self, after: int, trained: int | None, accuracy: Sequence[float]
+    ) -> list[tuple[int, int | None, int, float]]:
+        values = [float(value) for value in accuracy]
+        tasks = self._manifest.tasks
+        if len(values) != len(tasks):
+            raise InputError(f"accuracy: expected {len(tasks)} values, one for each task, got {len(values)}")
+        seen = set(self._manifest.curriculum[:after])
+        for task, value in enumerate(values):
+            if math.isnan(value) and task in seen:
+                raise InputError(f"accuracy: task {task + 1} was trained but its accuracy is NaN")
+            if not math.isnan(value) and not 0 <= value <= 1:
+                raise InputError(f"accuracy: task {task + 1} has {value:g}, outside [0, 1]")
+        column = None if trained is None else trained + 1
+        return [(after, column, task + 1, value) for task, value in enumerate(values) if not math.isnan(value)]
+
+    def _take_up(self, record: Record) -> None:
+        """Go on where the record ends; what it was made with must be what is asked for now."""
+        old, new = record.manifest, self._manifest
+        for field in (
+            "learner",
+            "tasks",
+            "curriculum",
+            "benchmark",
+            "scenario",
+            "seed",
+            "settings",
+            "network",
+            "lifetime_bits",
+        ):
+            if getattr(old, field) != getattr(new, field):
+                raise InputError(
+                    f"{self.path}: the record's {field} is {getattr(old, field)!r}, now {getattr(new, field)!r} is asked for; "
+                    "choose another directory"
+                )
+        self._manifest = dataclasses.replace(old, software=new.software, hardware=new.hardware)
+        if record.initial is not None:
+            self._accuracies += self._rows(0, None, record.initial.tolist())
+        for step, row in enumerate(record.table):
+            self._accuracies += self._rows(step + 1, old.curriculum[step], row.tolist())
+        self._evaluations = read_evaluations(self.path / EVALUATIONS, old)
+        if old.steps_done:
+            # Taken from the file, not from record.cost: whole numbers above 2**53 do not survive a float.
+            cells = read_rows(self.path / COST)[1 : old.steps_done + 1]
+            self._costs = [tuple(int(cell) if cell else None for cell in row) for row in cells]
+
+
+def _plain(mapping: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
+    """Return the mapping as JSON will give it back, so that a resumed run compares like with like."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(mapping or {}), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what}: only what JSON can hold is recorded ({error})") from None
+    return plain

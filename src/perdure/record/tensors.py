@@ -1,0 +1,57 @@
+"""Checkpoints: a state_dict in safetensors, never a pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError
+
+from perdure.errors import InputError
+from perdure.record.files import write_atomically
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def tensors_of(network: nn.Module | Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the state_dict of a network, or the mapping itself, as contiguous tensors on the CPU that share no memory."""
+    state = network if isinstance(network, Mapping) else network.state_dict()
+    for name, value in state.items():
+        if not hasattr(value, "detach"):
+            raise InputError(
+                f"checkpoint: {name!r} is a {type(value).__name__}, not a tensor; pass a network or its state_dict"
+            )
+    return {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write tensors atomically and return the SHA-256 of the file."""
+    from safetensors.torch import save  # noqa: PLC0415  (it imports torch)
+
+    content = save(dict(tensors))
+    write_atomically(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def load_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
+    """Read tensors; a truncated, altered or pickled file is refused with a line that says which."""
+    from safetensors.torch import load  # noqa: PLC0415  (it imports torch)
+
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: the checkpoint is not there") from None
+    if content[:2] == b"PK" or content[:1] == b"\x80":
+        raise InputError(
+            f"{path}: this is a torch or pickle file, and perdure unpickles nothing; load it yourself with "
+            "torch.load(..., weights_only=True) and save it with safetensors.torch.save_file"
+        )
+    if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+        raise InputError(f"{path}: the checkpoint is truncated or was altered (its SHA-256 differs from the record's)")
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise InputError(f"{path}: the checkpoint is truncated or not in safetensors format ({error})") from None

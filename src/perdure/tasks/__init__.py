@@ -1,0 +1,22 @@
+"""Data sources and how they become a sequence of tasks.
+
+>>> from perdure import tasks
+>>> benchmark = tasks.load("split-digits", order_seed=1, curriculum=[0, 1, 2, 3, 4, 0])
+"""
+
+from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
+from perdure.tasks.loading import load
+from perdure.tasks.registry import Description, describe, names
+from perdure.tasks.tiny_imagenet import read_boxes
+
+__all__ = [
+    "Benchmark",
+    "Description",
+    "Examples",
+    "Scenario",
+    "Task",
+    "describe",
+    "load",
+    "names",
+    "read_boxes",
+]

@@ -23,9 +23,9 @@ COLUMNS = ("algorithm", "step", "trained", "evaluated", "performance")
 def read_curves(path: str | Path, curriculum: Sequence[int] | None = None) -> list[Curves]:
     """Return the curves at a path, one object for each curriculum found there.
 
-    A CSV file with the columns algorithm, step, trained, evaluated and performance (a step such as 1.5 is an evaluation in the
-    middle of the second visit; step 0 is before training), an accuracy matrix (CSV or JSON), a folder of records, or an l2logger
-    folder. ``curriculum`` (0-based) says what a matrix's rows were trained on.
+    A CSV file with the columns algorithm, step, trained, evaluated and performance (a step such as 1.5 is an
+    evaluation in the middle of the second visit; step 0 is before training), an accuracy matrix (CSV or JSON), a
+    folder of records, or an l2logger folder. ``curriculum`` (0-based) says what a matrix's rows were trained on.
     """
     path = Path(path)
     if path.is_dir():
@@ -33,7 +33,9 @@ def read_curves(path: str | Path, curriculum: Sequence[int] | None = None) -> li
             return joined(_from_record(Record.open(record)) for record in find_records([path]))
         if is_l2logger(path):
             return read_l2logger(path)
-        raise InputError(f"{path}: neither records ({MANIFEST}) nor an l2logger run (logger_info.json) lie in this folder")
+        raise InputError(
+            f"{path}: neither records ({MANIFEST}) nor an l2logger run (logger_info.json) lie in this folder"
+        )
     if path.suffix.lower() != ".json":
         rows = read_rows(path)
         header = [_plain(cell) for cell in rows[0]]
@@ -81,7 +83,9 @@ def _read_row(path: Path, number: int, row: dict[str, str], runs: dict[str, _Run
     if not row["evaluated"]:
         raise InputError(f"{path}: row {number}, column 'evaluated' is empty; name the task that was evaluated")
     if cell in run.cells:
-        raise InputError(f"{path}: row {number} gives task {cell[1]} at step {step:g} of {row['algorithm']!r} a second time")
+        raise InputError(
+            f"{path}: row {number} gives task {cell[1]} at step {step:g} of {row['algorithm']!r} a second time"
+        )
     run.cells[cell] = number_in(path, number, "performance", row["performance"], empty=np.nan)
     visit = int(np.ceil(step))
     if visit == 0:
@@ -131,7 +135,10 @@ def _wide(path: Path, rows: list[list[str]], curriculum: Sequence[int]) -> Curve
         raise InputError(f"{path}: a row after step {max(steps)}, but the curriculum has {len(curriculum)} steps")
     cells = np.array(
         [
-            [number_in(path, number, column, cell, empty=np.nan) for column, cell in zip(header[1:], row[1:], strict=True)]
+            [
+                number_in(path, number, column, cell, empty=np.nan)
+                for column, cell in zip(header[1:], row[1:], strict=True)
+            ]
             for number, row in enumerate(body, start=2)
         ]
     )

@@ -35,8 +35,8 @@ def is_l2logger(path: Path) -> bool:
 def read_l2logger(path: str | Path, measure: str | None = None) -> list[Curves]:
     """Return the curves of every run in or below a folder, one algorithm for each run's folder, several lifetimes averaged.
 
-    A test block gives each task's mean performance; each task of a train block is a visit. ``measure`` names the column, by default
-    the first of the log's own ``metrics_columns``.
+    A test block gives each task's mean performance; each task of a train block is a visit. ``measure`` names the
+    column, by default the first of the log's own ``metrics_columns``.
     """
     parts = []
     for info in _infos(Path(path)):
@@ -85,7 +85,9 @@ def _read_block(log: Path, column: str) -> _Block:
         raise InputError(f"{log.parent}: expected a block folder such as 0-test or 1-train")
     reader = csv.DictReader(io.StringIO(read_text(log)), delimiter="\t")
     if not {"task_name", column} <= set(reader.fieldnames or ()):
-        raise InputError(f"{log}: expected the columns task_name and {column}; found {', '.join(reader.fieldnames or ())}")
+        raise InputError(
+            f"{log}: expected the columns task_name and {column}; found {', '.join(reader.fieldnames or ())}"
+        )
     block = _Block(int(number), kind == "train")
     for row_number, row in enumerate(reader, start=2):
         if row.get("exp_status", "complete") == "complete":

@@ -15,8 +15,9 @@ from perdure.errors import InputError
 class Curves:
     """Performance of some algorithms on one curriculum.
 
-    ``curriculum`` holds the task (0-based) of each visit. ``points`` are the times of evaluation counted in visits: 0 is before any
-    training, 2 after the second visit, 1.5 in the middle of it. ``values`` is (algorithms, tasks, points), NaN = not measured.
+    ``curriculum`` holds the task (0-based) of each visit. ``points`` are the times of evaluation counted in
+    visits: 0 is before any training, 2 after the second visit, 1.5 in the middle of it. ``values`` is
+    (algorithms, tasks, points), NaN = not measured.
     """
 
     algorithms: tuple[str, ...]

@@ -10,7 +10,7 @@ from perdure.surrogate.order import BestOrder, best_order
 from perdure.surrogate.problem import make_problem
 from perdure.surrogate.ranks import RankComparison, compare_ranks
 from perdure.surrogate.result import Diagnostics, Fit, PaperForm
-from perdure.surrogate.scaling import scale
+from perdure.surrogate.scaling import scale, scale_together
 from perdure.surrogate.words import describe
 
 __all__ = [
@@ -32,5 +32,6 @@ __all__ = [
     "predict",
     "profile",
     "scale",
+    "scale_together",
     "simulate",
 ]

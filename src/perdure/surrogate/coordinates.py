@@ -1,7 +1,8 @@
 """The coordinates in which the parameters can be told apart, and the way back to the paper's.
 
-Curves depend on the paper's parameters only through B[i, j] = A[i, j] g / d[j], rho = gamma / g, kappa = lambda / g and h, with g
-the mean gamma. A point of the fit is one vector: B's rows of trained tasks, then rho, kappa and h of every algorithm, with mean rho = 1.
+Curves depend on the paper's parameters only through B[i, j] = A[i, j] g / d[j], rho = gamma / g, kappa = lambda / g
+and h, with g the mean gamma. A point of the fit is one vector: B's rows of trained tasks, then rho, kappa and h of
+every algorithm, with mean rho = 1.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Coordinates:
     @property
     def size(self) -> int:
         """Return the length of the vector; one less is free, for mean rho = 1."""
-        return self.keep.stop
+        return len(self.rows) * self.tasks + 3 * self.algorithms
 
     @cached_property
     def lower(self) -> Array:

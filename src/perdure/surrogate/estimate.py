@@ -23,7 +23,7 @@ from perdure.surrogate.words import warnings_for
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from perdure.surrogate.identifiability import Information
     from perdure.surrogate.prior import Prior
@@ -46,11 +46,12 @@ def fit(
 ) -> Fit:
     """Fit the CLAMP model (Rivera et al. 2022) to curves (algorithms, tasks, steps + 1), the first column before training.
 
-    Values lie in [-1, 1], NaN is a missing cell, ``curriculum`` holds 0-based tasks. Several curricula: a list of arrays and a list
-    of curricula; tasks are shared, and so are algorithms of the same name. ``estimator``: ``"map"`` (least squares with a weak prior
-    whose strength held-out steps choose), ``"least-squares"`` (exact, overfits real curves) or ``"adam"`` (the authors' 1000 steps).
-    ``forecast=False`` leaves out the held-out comparison. The authors' own program reports parameters that the curves do not determine;
-    here they are given in gauge-fixed form, with ``.paper`` beside it.
+    Values lie in [-1, 1], NaN is a missing cell, ``curriculum`` holds 0-based tasks. Several curricula: a list of
+    arrays and a list of curricula; tasks are shared, and so are algorithms of the same name. ``estimator``:
+    ``"map"`` (least squares with a weak prior whose strength held-out steps choose), ``"least-squares"`` (exact,
+    overfits real curves) or ``"adam"`` (the authors' 1000 steps). ``forecast=False`` leaves out the held-out
+    comparison. The authors' own program reports parameters that the curves do not determine; here they are given
+    in gauge-fixed form, with ``.paper`` beside it.
     """
     if estimator not in ESTIMATORS:
         raise InputError(f"estimator: {estimator!r} is unknown, {nearest(estimator, list(ESTIMATORS))}")
@@ -71,7 +72,9 @@ def fit(
     found = {name: values[0] for name, values in property_arrays(coordinates, point[None]).items()}
     errors = fisher_errors(coordinates, point, details)
     halves = {name: details.multiplier * values for name, values in errors.items()}
-    halves = {name: np.where(np.isnan(values) & np.isfinite(found[name]), np.inf, values) for name, values in halves.items()}
+    halves = {
+        name: np.where(np.isnan(values) & np.isfinite(found[name]), np.inf, values) for name, values in halves.items()
+    }
     blocks = _curves(coordinates, point)
     checks = _diagnose(coordinates, point, details, objectives, converged)
     return Fit(
@@ -115,7 +118,9 @@ def _authors(
     point[:, coordinates.kappa] = end.translation
     point[:, coordinates.keep] = end.retention
     if not point[:, coordinates.rho].any():
-        raise InputError("curves: Adam drove every efficiency to 0, so there is nothing to normalise by; use estimator='map'")
+        raise InputError(
+            "curves: Adam drove every efficiency to 0, so there is nothing to normalise by; use estimator='map'"
+        )
     paper = PaperForm(*(array[0] for array in end.arrays()))
     return coordinates.fixed_scale(point)[0], paper, losses, False
 
@@ -168,10 +173,10 @@ def _diagnose(
     return Diagnostics(**{**vars(checks), "warnings": warnings_for(problem, checks, details)})
 
 
-def _supported(coordinates: Coordinates, point: Array, details: Information) -> dict[str, Array]:
+def _supported(coordinates: Coordinates, point: Array, details: Information) -> dict[str, NDArray[np.bool_]]:
     """Say of each property whether the data alone give it to within half its own scale (see :class:`Diagnostics`)."""
-    halves = details.data_errors * details.multiplier
-    halves = direct_properties(coordinates, np.where(np.isnan(halves), np.inf, halves)[None])
+    widths = details.data_errors * details.multiplier
+    halves = direct_properties(coordinates, np.where(np.isnan(widths), np.inf, widths)[None])
     found = property_arrays(coordinates, point[None])
     own = np.abs(np.diagonal(found["gain"][0]))
     with np.errstate(invalid="ignore"):

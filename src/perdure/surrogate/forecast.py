@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class Prediction:
     """Predicted curves (algorithms, tasks, steps + 1), 95 % bounds of the mean curve, and 95 % bounds of a measured value.
 
-    ``guessed`` are tasks of the curriculum that the fit never saw trained: from their first visit on the prior speaks, not the data
-    (with ``estimator="least-squares"`` or ``"adam"`` there is no prior, and the values are NaN).
+    ``guessed`` are tasks of the curriculum that the fit never saw trained: from their first visit on the prior
+    speaks, not the data (with ``estimator="least-squares"`` or ``"adam"`` there is no prior, and the values are
+    NaN).
     """
 
     curriculum: tuple[int, ...]
@@ -45,7 +46,10 @@ class Prediction:
             "curriculum": [task + 1 for task in self.curriculum],
             "algorithms": list(self.algorithms),
             "tasks": list(self.tasks),
-            **{name: jsonable(getattr(self, name)) for name in ("curves", "low", "high", "measured_low", "measured_high")},
+            **{
+                name: jsonable(getattr(self, name))
+                for name in ("curves", "low", "high", "measured_low", "measured_high")
+            },
             "guessed_tasks": [task + 1 for task in self.guessed],
         }
 
@@ -53,8 +57,8 @@ class Prediction:
 def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int = 0) -> Prediction:
     """Predict the curves of every algorithm of a fit on another curriculum (0-based), begun untrained.
 
-    To predict what comes next, give the steps already taken and the coming ones. The interval of the mean is from ``count``
-    draws of the parameters; that of a measured value adds the fit's noise.
+    To predict what comes next, give the steps already taken and the coming ones. The interval of the mean is from
+    ``count`` draws of the parameters; that of a measured value adds the fit's noise.
     """
     problem, coordinates = fit.problem, fit.coordinates
     order = checked_order(fit, curriculum)

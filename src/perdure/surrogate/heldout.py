@@ -29,8 +29,8 @@ _HARDLY_ANY = 1e-6
 class HeldOut:
     """Mean squared error of forecasts after the first ``steps`` steps (of all later cells), and of two trivial predictors.
 
-    ``last_value`` repeats the last measured value; ``same_phase`` repeats the values measured after the previous training of
-    the same task (the previous cycle), or the last value where there was none. Lower is better.
+    ``last_value`` repeats the last measured value; ``same_phase`` repeats the values measured after the previous
+    training of the same task (the previous cycle), or the last value where there was none. Lower is better.
     """
 
     steps: int
@@ -51,7 +51,8 @@ def held_out(
 ) -> list[HeldOut]:
     """Fit the first K steps and forecast the others, for each K in ``origins`` (by default the second half of the steps).
 
-    With ``estimator="map"`` the prior's strength is chosen anew within the K steps: the forecast steps are never looked at.
+    With ``estimator="map"`` the prior's strength is chosen anew within the K steps: the forecast steps are never
+    looked at.
     """
     rows = []
     for origin in origins if origins is not None else _origins(problem):
@@ -77,7 +78,8 @@ def held_out(
 def choose_strength(problem: Problem, rng: np.random.Generator) -> float:
     """Return the prior's strength, in squared performance, that forecasts the later half of the steps best from those before.
 
-    The candidates are multiples of the noise variance, so that a prior is never strong enough to force a misfit on clean curves.
+    The candidates are multiples of the noise variance, so that a prior is never strong enough to force a misfit
+    on clean curves.
     """
     candidates = _noise_variance(problem, rng) * np.asarray(STRENGTHS)
     totals = np.zeros(len(candidates))
@@ -100,7 +102,7 @@ def _noise_variance(problem: Problem, rng: np.random.Generator) -> float:
 
 
 def trivial_forecasts(block: Block, origin: int) -> tuple[Array, Array]:
-    """Return the last-value and the same-phase forecast of the steps after ``origin``, (algorithms, tasks, later steps) each."""
+    """Return the last-value and the same-phase forecast of the steps after ``origin``, (algorithms, tasks, steps)."""
     known = block.values[:, :, : origin + 1].copy()
     for step in range(1, known.shape[2]):
         missing = np.isnan(known[:, :, step])
@@ -126,9 +128,10 @@ def complete_gain(coordinates: Coordinates, points: Array, prior: Prior) -> Arra
 
 
 def _origins(problem: Problem) -> list[int]:
-    """Return the later half of the steps from which a forecast can start, two steps at least being known."""
+    """Return the later half of the steps where a forecast can start: two steps known, something measured after."""
     longest = max(len(block.curriculum) for block in problem.blocks)
-    return list(range(max(2, longest // 2), longest))
+    last = int(problem.steps[problem.measured].max())
+    return list(range(max(2, longest // 2), last))
 
 
 def _forecasts(problem: Problem, origin: int, strengths: Array, rng: np.random.Generator) -> list[list[Array]]:
@@ -153,7 +156,7 @@ def _fits(coordinates: Coordinates, prior: Prior, strengths: Array, rng: np.rand
     objective = prior.objective(coordinates.problem, np.repeat(strengths, _STARTS))
     found = solve(coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-6)
     best = found.objective.reshape(len(strengths), _STARTS).argmin(axis=1)
-    return found.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best]
+    return np.asarray(found.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best])
 
 
 def _error(forecast: list[Array], truth: list[Array]) -> float:

@@ -20,7 +20,8 @@ _SATURATED = 0.99
 class Nullity:
     """Directions of the paper's parameter space along which no curve changes, by cause.
 
-    The first three follow from the equations alone (SPEC: an exact gauge); ``weak_data`` counts what these curves add to them.
+    The first three follow from the equations alone (SPEC: an exact gauge); ``weak_data`` counts what these curves
+    add to them.
     """
 
     global_gauge: int
@@ -38,8 +39,9 @@ class Nullity:
 class Information:
     """Fisher information at a fit.
 
-    ``covariance`` is the posterior's (for least squares, the estimator's); ``data_errors`` are the standard errors the data alone
-    would give, infinite along null directions; ``multiplier`` turns a standard error into half a 95 % interval.
+    ``covariance`` is the posterior's (for least squares, the estimator's); ``data_errors`` are the standard
+    errors the data alone would give, infinite along null directions; ``multiplier`` turns a standard error into
+    half a 95 % interval.
     """
 
     covariance: Array
@@ -55,8 +57,8 @@ class Information:
 def information(coordinates: Coordinates, point: Array, precision: Array) -> Information:
     """Work out what the measured cells say at ``point``; ``precision`` is the prior's, in the units of the squared errors.
 
-    The noise variance is the squared error over the spare data, unsaturated cells less the effective number of parameters:
-    a cell at the ceiling can err to one side only and would make the noise look small.
+    The noise variance is the squared error over the spare data, unsaturated cells less the effective number of
+    parameters: a cell at the ceiling can err to one side only and would make the noise look small.
     """
     measured = coordinates.problem.measured
     predicted, slopes = coordinates.predictions(point[None])

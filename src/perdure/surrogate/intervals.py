@@ -105,13 +105,15 @@ def symmetric_intervals(estimates: dict[str, Array], half_widths: dict[str, Arra
 def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
     """Return the fit with bootstrap intervals: simulate new curves from the fit, fit them again, see how far estimates move.
 
-    Noise is normal with the fit's own size. Half the interval is the 95 % quantile of the absolute difference, so it is
-    centred on the estimate, holds it, and pays for the prior's pull; 100 replicates or more.
+    Noise is normal with the fit's own size. Half the interval is the 95 % quantile of the absolute difference, so
+    it is centred on the estimate, holds it, and pays for the prior's pull; 100 replicates or more.
     """
     if replicates < 100:
         raise InputError(f"bootstrap: {replicates} replicates; a 95 % quantile needs at least 100")
     if not np.isfinite(fit.information.noise):
-        raise InputError("bootstrap: the curves leave no spare data to measure noise with; give more steps or algorithms")
+        raise InputError(
+            "bootstrap: the curves leave no spare data to measure noise with; give more steps or algorithms"
+        )
     coordinates = Coordinates(fit.problem)
     prior = weak_prior(coordinates)
     rng = np.random.default_rng(seed)

@@ -25,7 +25,8 @@ _PIN = 1e6  # precision that holds a parameter to about 1e-4 of a squared error
 class Profile:
     """Objective (squared error, plus the prior's penalty) along a grid of one parameter, and the 95 % interval it implies.
 
-    A bound that the grid does not reach is infinite, or the end of the parameter's range: the data do not close the interval there.
+    A bound that the grid does not reach is infinite, or the end of the parameter's range: the data do not close
+    the interval there.
     """
 
     name: str

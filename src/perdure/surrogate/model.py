@@ -27,7 +27,8 @@ def simulate(
     """Return the performance curves of the model, (algorithms, tasks, steps + 1), each in (-1, 1) and 0 at t = 0.
 
     With i the task trained at step l (0-based): ``E_j(l) = h E_j(l-1) + A[i, j] (gamma + lambda P_i(l-1))`` and
-    ``P_j(l) = tanh(E_j(l) / (2 d_j))``. d belongs to the evaluated task j; P_i is the trained task's previous performance.
+    ``P_j(l) = tanh(E_j(l) / (2 d_j))``. d belongs to the evaluated task j; P_i is the trained task's previous
+    performance.
     """
     matrix = np.asarray(transfer, dtype=np.float64)
     scale = np.atleast_1d(np.asarray(difficulty, dtype=np.float64))
@@ -47,13 +48,14 @@ def simulate(
     for position, task in enumerate(curriculum, 1):
         if not 0 <= task < count:
             raise InputError(f"curriculum, step {position}: task {task} (0-based), but there are {count} tasks")
-    return run(list(curriculum), (matrix / scale)[None], gamma[None], expertise[None], keep[None])[0]
+    return np.asarray(run(list(curriculum), (matrix / scale)[None], gamma[None], expertise[None], keep[None])[0])
 
 
 def run(curriculum: Sequence[int], gain: Array, rho: Array, kappa: Array, keep: Array) -> Array:
     """Run the model for a batch of parameters; return (batch, algorithms, tasks, steps + 1).
 
-    ``gain`` is A / d, (batch, tasks, tasks); ``rho``, ``kappa`` and ``keep`` are gamma, lambda and h, (batch, algorithms).
+    ``gain`` is A / d, (batch, tasks, tasks); ``rho``, ``kappa`` and ``keep`` are gamma, lambda and h, (batch,
+    algorithms).
     """
     batch, algorithms = rho.shape
     experience = np.zeros((batch, algorithms, gain.shape[2], len(curriculum) + 1))
@@ -69,9 +71,10 @@ def run_with_sensitivities(
 ) -> tuple[Array, Array]:
     """Run the model on one block and differentiate it.
 
-    Return performance (batch, algorithms, tasks, steps) without t = 0, and its derivatives with one more axis: the
-    entries of ``gain`` (rows of trained tasks only, as ``rows`` numbers them), then the algorithm's own rho, kappa and h.
-    The recursion is differentiated forwards: the derivative of E obeys the recursion of E with one more source.
+    Return performance (batch, algorithms, tasks, steps) without t = 0, and its derivatives with one more axis:
+    the entries of ``gain`` (rows of trained tasks only, as ``rows`` numbers them), then the algorithm's own rho,
+    kappa and h. The recursion is differentiated forwards: the derivative of E obeys the recursion of E with one
+    more source.
     """
     batch, algorithms = rho.shape
     tasks = gain.shape[2]

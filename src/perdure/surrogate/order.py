@@ -26,8 +26,9 @@ _EXHAUSTIVE = 7  # 5040 orders; beyond that swaps of two tasks are tried until n
 class BestOrder:
     """The order with the highest mean final performance over the given tasks and the algorithms, as the model sees it.
 
-    ``gain`` is its advantage over the order the tasks were given in, with a 95 % interval from draws of the parameters (in [-2, 2],
-    higher is better); ``share`` is how often the order beats the given one in those draws. ``exhaustive`` tells whether all orders were tried.
+    ``gain`` is its advantage over the order the tasks were given in, with a 95 % interval from draws of the
+    parameters (in [-2, 2], higher is better); ``share`` is how often the order beats the given one in those
+    draws. ``exhaustive`` tells whether all orders were tried.
     """
 
     order: tuple[int, ...]
@@ -53,7 +54,8 @@ def best_order(fit: Fit, tasks: Sequence[int], *, count: int = 200, seed: int = 
     unseen = sorted(set(given) - set(fit.problem.trained))
     if unseen:
         raise InputError(
-            f"best order: task {unseen[0] + 1} was never trained in the curves, so nothing is known of its effect on others; leave it out"
+            f"best order: task {unseen[0] + 1} was never trained in the curves, so its effect on others is unknown; "
+            "leave it out"
         )
     point = fit.point[None]
     exhaustive = len(given) <= _EXHAUSTIVE

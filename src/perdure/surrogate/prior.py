@@ -1,6 +1,7 @@
 """A weak prior on the gauge-fixed parameters, so that what the data leave open stays near something plain.
 
-Without it the best fit of real curves runs off to where it can no longer predict (translations in the hundreds, saturated gains).
+Without it the best fit of real curves runs off to where it can no longer predict (translations in the hundreds,
+saturated gains).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 FALLBACK = 1.0
 """The strength taken where the curves are too short to hold steps out."""
 
-_DEGREES = 3.0
+_DEGREES = 2.0
 ASSUMED_NOISE = 0.05
 """The noise taken where there are too few data to measure it."""
 
@@ -56,8 +57,8 @@ def weak_prior(coordinates: Coordinates) -> Prior:
     """Return the prior: no transfer between tasks, equal efficiencies, no translation, retention one half.
 
     The diagonal of B is centred on the curves' own typical gain g (the median over algorithms and visits of what
-    performance just after training asks for), standard deviation g; off the diagonal g / 4; efficiency 1 +- .5, translation 0 +- 1,
-    retention .5 +- .5. Only the strength, a common factor of all precisions, is tuned.
+    performance just after training asks for), standard deviation g; off the diagonal g / 4; efficiency 1 +- .5,
+    translation 0 +- 1, retention .5 +- .5. Only the strength, a common factor of all precisions, is tuned.
     """
     gain = _typical_gain(coordinates.problem)
     centre = np.zeros(coordinates.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,11 +80,12 @@ def make_problem(
 ) -> Problem:
     """Check curves and curricula and put them together.
 
-    One curriculum with one array, or several of both. Without names every array has the same algorithms in the same order.
+    One curriculum with one array, or several of both. Without names every array has the same algorithms in the
+    same order.
     """
     several = len(curriculum) > 0 and np.ndim(curriculum[0]) > 0
-    arrays = list(curves) if several else [curves]  # type: ignore[arg-type]
-    orders = [_order(order) for order in (curriculum if several else [curriculum])]  # type: ignore[list-item]
+    arrays: list[Any] = list(cast("Sequence[ArrayLike]", curves)) if several else [curves]
+    orders = [_order(order) for order in (curriculum if several else [curriculum])]
     if len(arrays) != len(orders):
         raise InputError(f"curves: {len(arrays)} arrays for {len(orders)} curricula; give one array per curriculum")
     values = [_values(array, order, where) for where, (array, order) in enumerate(zip(arrays, orders, strict=True), 1)]
@@ -126,7 +127,9 @@ def _values(curves: ArrayLike, order: tuple[int, ...], number: int) -> Array:
     try:
         values = np.array(curves, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"curves {number}: not an array of numbers ({error}); give (algorithms, tasks, steps + 1)") from None
+        raise InputError(
+            f"curves {number}: not an array of numbers ({error}); give (algorithms, tasks, steps + 1)"
+        ) from None
     if values.ndim == 2:
         values = values[None]
     if values.ndim != 3 or 0 in values.shape:

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from perdure.surrogate.problem import Array
     from perdure.surrogate.result import Fit
 
-WARNING = "absolute values do not compare across data sets: each is relative to its own mean efficiency and tasks; ranks do"
+WARNING = (
+    "absolute values do not compare across data sets: each is relative to its own mean efficiency and tasks; ranks do"
+)
 
 
 @dataclass(frozen=True)
 class RankComparison:
     """Ranks of the shared algorithms in each data set (1 = highest value), with intervals, and how well they agree.
 
-    ``agreement`` is Spearman's correlation, in [-1, 1], averaged over pairs of data sets; its interval carries the uncertainty of the
-    fits. ``p_value`` is the chance of at least this agreement if the algorithms' places were shuffled (one-sided).
+    ``agreement`` is Spearman's correlation, in [-1, 1], averaged over pairs of data sets; its interval carries
+    the uncertainty of the fits. ``p_value`` is the chance of at least this agreement if the algorithms' places
+    were shuffled (one-sided).
     """
 
     property: str
@@ -65,7 +68,8 @@ def compare_ranks(
     shared = [a for a in shared if algorithms is None or a in algorithms]
     if len(shared) < 3:
         raise InputError(
-            f"comparison: {len(shared)} algorithms in common ({', '.join(shared) or 'none'}); ranks need at least three of the same name"
+            f"comparison: {len(shared)} algorithms in common ({', '.join(shared) or 'none'}); "
+            "ranks need at least three of the same name"
         )
     rng = np.random.default_rng(seed)
     values, sampled = [], []
@@ -103,5 +107,5 @@ def _ranks(values: Array) -> Array:
 
 def _agreement(ranks: Array) -> float:
     """Return the mean Spearman correlation over pairs of rows."""
-    correlations = np.corrcoef(ranks)
+    correlations = np.atleast_2d(np.corrcoef(ranks))
     return float(correlations[np.triu_indices(len(ranks), 1)].mean())

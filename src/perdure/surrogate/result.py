@@ -11,6 +11,8 @@ import numpy as np
 from perdure.surrogate.coordinates import Coordinates
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from perdure.surrogate.heldout import HeldOut
     from perdure.surrogate.identifiability import Information, Nullity
     from perdure.surrogate.problem import Array, Problem
@@ -35,10 +37,10 @@ class PaperForm:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What must be known before a property is believed. ``supported`` says of each property whether the data alone determine it.
+    """What must be known before a property is believed; ``supported`` tells whether the data alone determine each.
 
-    Supported: half the 95 % interval from the data alone is at most half of 1 for retention and efficiency (whose mean is 1), of
-    max(1, kappa) for translation, and of abs(B[j, j]) for column j of B.
+    Supported: half the 95 % interval from the data alone is at most half of 1 for retention and efficiency (whose
+    mean is 1), of max(1, kappa) for translation, and of abs(B[j, j]) for column j of B.
     """
 
     cells: int
@@ -50,7 +52,7 @@ class Diagnostics:
     starts: int
     agreeing_starts: int
     converged: bool
-    supported: dict[str, Array]
+    supported: dict[str, NDArray[np.bool_]]
     warnings: tuple[str, ...]
 
 
@@ -58,10 +60,11 @@ class Diagnostics:
 class Fit:
     """A fitted surrogate model. Arrays are per task (0-based) or per algorithm; NaN where a quantity has no meaning.
 
-    ``gain`` is B[i, j] = A[i, j] g / d[j]: what one visit of task i does to task j, for the average algorithm. ``transfer`` is
-    B[i, j] / abs(B[j, j]) and ``difficulty`` 1 / abs(B[j, j]); ``efficiency`` and ``translation`` are relative to the mean efficiency.
-    ``errors`` and ``intervals`` are keyed by property; intervals have a last axis (low, high) and hold their own estimate.
-    ``loss`` is the mean squared error over all measured cells, t = 0 included; lower is better.
+    ``gain`` is B[i, j] = A[i, j] g / d[j]: what one visit of task i does to task j, for the average algorithm.
+    ``transfer`` is B[i, j] / abs(B[j, j]) and ``difficulty`` 1 / abs(B[j, j]); ``efficiency`` and ``translation``
+    are relative to the mean efficiency. ``errors`` and ``intervals`` are keyed by property; intervals have a last
+    axis (low, high) and hold their own estimate. ``loss`` is the mean squared error over all measured cells, t =
+    0 included; lower is better.
     """
 
     problem: Problem
@@ -111,7 +114,9 @@ class Fit:
                 }
                 for name in (*PROPERTIES, *TASK_PROPERTIES)
             },
-            "paper_form": {name: jsonable(getattr(self.paper, name)) for name in (*PROPERTIES, "transfer", "difficulty")},
+            "paper_form": {
+                name: jsonable(getattr(self.paper, name)) for name in (*PROPERTIES, "transfer", "difficulty")
+            },
             "curves": [jsonable(array) for array in curves],
             "diagnostics": {
                 "cells": checks.cells,

@@ -27,10 +27,11 @@ def scale(
 ) -> Array:
     """Return scaled curves (algorithms, tasks, points).
 
-    ``"none"`` leaves values, ``"percent"`` divides by 100, ``"maximum"`` divides by each task's largest magnitude, ``"new2022"`` maps
-    each task's minimum to 0 and maximum to 1 over the curves and, if given, the single-task ``references`` (one list of values per
-    task): New et al. 2022, whose range is 1 to 101. ``chance``, in the units of the result before it, is then moved to 0 and 1
-    kept at 1: (x - chance) / (1 - chance); with ``"maximum"`` it is subtracted, in the curves' own units, before the division.
+    ``"none"`` leaves values, ``"percent"`` divides by 100, ``"maximum"`` divides by each task's largest
+    magnitude, ``"new2022"`` maps each task's minimum to 0 and maximum to 1 over the curves and, if given, the
+    single-task ``references`` (one list of values per task): New et al. 2022, whose range is 1 to 101.
+    ``chance``, in the units of the result before it, is then moved to 0 and 1 kept at 1: (x - chance) / (1 -
+    chance); with ``"maximum"`` it is subtracted, in the curves' own units, before the division.
     """
     values = np.array(curves, dtype=np.float64)
     if method not in METHODS:
@@ -55,6 +56,24 @@ def scale(
     return np.asarray((values - offset) / (1 - offset))
 
 
+def scale_together(
+    blocks: Sequence[ArrayLike],
+    method: str = "none",
+    *,
+    chance: float | Sequence[float] | None = None,
+    references: Sequence[ArrayLike] | None = None,
+) -> list[Array]:
+    """Scale the curves of several curricula by one and the same factor for each task; see :func:`scale`."""
+    arrays = [np.array(block, dtype=np.float64) for block in blocks]
+    flat = [array.transpose(1, 0, 2).reshape(array.shape[1], -1) for array in arrays]
+    scaled = scale(np.hstack(flat)[None], method, chance=chance, references=references)[0]
+    parts = np.split(scaled, np.cumsum([part.shape[1] for part in flat])[:-1], axis=1)
+    return [
+        part.reshape(array.shape[1], array.shape[0], array.shape[2]).transpose(1, 0, 2)
+        for part, array in zip(parts, arrays, strict=True)
+    ]
+
+
 def _per_task(chance: float | Sequence[float] | None, tasks: int) -> Array:
     level = np.asarray(0.0 if chance is None else chance, dtype=np.float64)
     if level.ndim and level.shape != (tasks,):
@@ -66,7 +85,9 @@ def _to_unit_range(values: Array, references: Sequence[ArrayLike] | None) -> Arr
     low, high = np.nanmin(values, axis=(0, 2)), np.nanmax(values, axis=(0, 2))
     if references is not None:
         if len(references) != values.shape[1]:
-            raise InputError(f"references: {len(references)} single-task runs for {values.shape[1]} tasks; give one per task")
+            raise InputError(
+                f"references: {len(references)} single-task runs for {values.shape[1]} tasks; give one per task"
+            )
         singles = [np.asarray(single, dtype=np.float64) for single in references]
         low = np.minimum(low, [np.nanmin(single) for single in singles])
         high = np.maximum(high, [np.nanmax(single) for single in singles])

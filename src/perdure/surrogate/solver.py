@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from perdure.surrogate.coordinates import Coordinates
     from perdure.surrogate.problem import Array
 
@@ -21,16 +23,15 @@ class Solutions:
     points: Array
     objective: Array
     converged: Array
-    iterations: int
 
 
 @dataclass(frozen=True)
 class Objective:
     """Sum of weighted squared errors plus a penalty on ``point - centre``; every array has a batch axis, perhaps of length 1.
 
-    The penalty of an entry x away from its centre is ``precision / tail * log(1 + tail * x**2)``, or ``precision * x**2`` where
-    tail is 0: minus twice the logarithm of a Student t or a normal density. A large precision pins a parameter; weight 0 leaves
-    a cell out.
+    The penalty of an entry x away from its centre is ``precision / tail * log(1 + tail * x**2)``, or ``precision
+    * x**2`` where tail is 0: minus twice the logarithm of a Student t or a normal density. A large precision pins
+    a parameter; weight 0 leaves a cell out.
     """
 
     targets: Array
@@ -46,7 +47,7 @@ class Objective:
         each = np.where(self.tail > 0, np.log1p(reach) / np.where(self.tail > 0, self.tail, 1), squared)
         return (self.precision * each).sum(axis=1), self.precision / (1 + reach)
 
-    def take(self, members: Array) -> Objective:
+    def take(self, members: NDArray[np.int64]) -> Objective:
         """Return the objective of some members of the batch."""
         return Objective(
             *(
@@ -66,7 +67,8 @@ def solve(
 ) -> Solutions:
     """Minimise the objective from every start, keeping the bounds and mean rho = 1.
 
-    A member is at rest when an accepted step gains less than ``tolerance`` of the objective or damping can grow no more.
+    A member is at rest when an accepted step gains less than ``tolerance`` of the objective or damping can grow
+    no more.
     """
     parts = []
     for begin in range(0, len(starts), _LARGEST_BATCH):
@@ -76,7 +78,6 @@ def solve(
         np.concatenate([part.points for part in parts]),
         np.concatenate([part.objective for part in parts]),
         np.concatenate([part.converged for part in parts]),
-        max(part.iterations for part in parts),
     )
 
 
@@ -91,8 +92,7 @@ def _solve_batch(
     active = np.arange(len(points))
     damping = np.full(len(points), 1e-2)
     growth = np.full(len(points), 2.0)
-    used = 0
-    for used in range(1, iterations + 1):
+    for _ in range(iterations):
         step = _bounded_step(coordinates, points, gradient, hessian, damping)
         moved = np.clip(points + step, coordinates.lower, coordinates.upper)
         dead = moved[:, coordinates.rho].sum(axis=1) <= 0
@@ -107,7 +107,9 @@ def _solve_batch(
         resting = better & (2 * gained <= tolerance * cost) & (ratio > 0.1)
         points[better], gradient[better], hessian[better] = moved[better], new_gradient[better], new_hessian[better]
         cost = np.where(better, new_cost, cost)
-        damping = np.where(better, damping * np.maximum(1 / 3, 1 - (2 * np.minimum(ratio, 1) - 1) ** 3), damping * growth)
+        damping = np.where(
+            better, damping * np.maximum(1 / 3, 1 - (2 * np.minimum(ratio, 1) - 1) ** 3), damping * growth
+        )
         growth = np.where(better, 2.0, growth * 2)
         stop = resting | (damping > 1e12) | (cost < 1e-26)
         best[active], final[active] = points, cost
@@ -117,14 +119,15 @@ def _solve_batch(
             break
         active, points, cost, gradient, hessian = active[go], points[go], cost[go], gradient[go], hessian[go]
         damping, growth = np.maximum(damping[go], 1e-14), growth[go]
-    return Solutions(best, final, done, used)
+    return Solutions(best, final, done)
 
 
 def _expand(coordinates: Coordinates, objective: Objective, points: Array) -> tuple[Array, Array, Array]:
     """Return the objective, half its gradient and half its Gauss-Newton matrix.
 
-    The penalty is on the gauge-fixed parameters, so it is differentiated through :meth:`Coordinates.fixed_scale` at mean rho = 1:
-    raising every rho by e is the same as raising B by e and lowering rho and kappa by e, in parts.
+    The penalty is on the gauge-fixed parameters, so it is differentiated through :meth:`Coordinates.fixed_scale`
+    at mean rho = 1: raising every rho by e is the same as raising B by e and lowering rho and kappa by e, in
+    parts.
     """
     predicted, jacobian = coordinates.predictions(points)
     residual = objective.weights * (predicted - objective.targets)
@@ -152,9 +155,7 @@ def _expand(coordinates: Coordinates, objective: Objective, points: Array) -> tu
     return cost, gradient, hessian
 
 
-def _bounded_step(
-    coordinates: Coordinates, points: Array, gradient: Array, hessian: Array, damping: Array
-) -> Array:
+def _bounded_step(coordinates: Coordinates, points: Array, gradient: Array, hessian: Array, damping: Array) -> Array:
     """Return the damped Gauss-Newton step of the parameters that no bound holds back."""
     held = ((points <= coordinates.lower) & (gradient > 0)) | ((points >= coordinates.upper) & (gradient < 0))
     place = np.arange(coordinates.size)
@@ -166,4 +167,4 @@ def _bounded_step(
     matrix[np.broadcast_to(held[:, :, None] | held[:, None, :], matrix.shape)] = 0
     matrix[:, place, place] += np.where(held, largest, damping[:, None] * np.maximum(curvature, 1e-9 * largest))
     matrix[:, place, place] += 1e-14 * largest
-    return -np.linalg.solve(matrix, np.where(held, 0, gradient)[..., None])[..., 0]
+    return np.asarray(np.linalg.solve(matrix, -np.where(held, 0, gradient)[..., None])[..., 0], dtype=np.float64)

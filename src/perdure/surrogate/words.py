@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from perdure.surrogate.identifiability import Information
-    from perdure.surrogate.problem import Array, Problem
+    from perdure.surrogate.problem import Problem
     from perdure.surrogate.result import Diagnostics, Fit
 
 
@@ -28,18 +30,23 @@ def warnings_for(problem: Problem, checks: Diagnostics, details: Information) ->
     dead = [problem.tasks[task] for task in range(len(problem.tasks)) if task not in problem.trained]
     if dead:
         notes.append(
-            f"never trained, so without difficulty and without a row of transfer: {_list(dead)}; only their columns of B are known"
+            f"never trained, so without difficulty and without a row of transfer: {_list(dead)}; "
+            "only their columns of B are known"
         )
     if checks.nullity.weak_data:
         notes.append(
             f"{checks.nullity.weak_data} direction(s) of the parameters leave every measured cell unchanged (weak data)"
         )
     if checks.saturated:
-        notes.append(f"{checks.saturated} of {checks.cells} fitted cells are saturated (|P| > .99) and carry almost no information")
+        notes.append(
+            f"{checks.saturated} of {checks.cells} fitted cells are saturated (|P| > .99) and carry almost no information"
+        )
     if checks.bounds_hit:
         notes.append(f"at the edge of their range: {_list(checks.bounds_hit)}; their errors are only indicative")
     if checks.starts > 1 and checks.agreeing_starts == 1:
-        notes.append(f"only 1 of {checks.starts} starts reached the best objective: a better one may exist; raise starts")
+        notes.append(
+            f"only 1 of {checks.starts} starts reached the best objective: a better one may exist; raise starts"
+        )
     return tuple(notes)
 
 
@@ -48,20 +55,24 @@ def describe(fit: Fit) -> list[str]:
     checks = fit.diagnostics
     nullity = checks.nullity
     lines = [
-        f"{fit.estimator}: mean squared error {fit.loss:.3g} over {checks.cells} cells after t = 0 (t = 0 counted too), "
-        f"noise {fit.information.noise:.3g}, {checks.parameters} free parameters",
+        (
+            f"{fit.estimator}: mean squared error {fit.loss:.3g} over {checks.cells} cells and those at t = 0, "
+            f"noise {fit.information.noise:.3g}, {checks.parameters} free parameters"
+        ),
         f"{checks.agreeing_starts} of {checks.starts} starts agree within 1 % of the best objective",
-        f"the paper's parameters are not unique: {nullity.total} directions change no curve ({nullity.global_gauge} global scale, "
-        f"{nullity.column_gauge} column scales, {nullity.dead_rows} entries of tasks never trained, {nullity.weak_data} weak data); "
-        f"condition number of the rest {checks.condition:.2g}",
+        (
+            f"the paper's parameters are not unique: {nullity.total} directions change no curve "
+            f"({nullity.global_gauge} global scale, {nullity.column_gauge} column scales, {nullity.dead_rows} entries of tasks "
+            f"never trained, {nullity.weak_data} weak data); condition number of the rest {checks.condition:.2g}"
+        ),
     ]
     if fit.estimator == "map":
         lines.append(f"prior strength {fit.strength:.2g}, chosen by forecasting held-out steps")
     for row in fit.held_out:
         verdict = "no worse than" if row.beats_trivial else "WORSE than"
         lines.append(
-            f"held out after step {row.steps}: error {row.model:.3g}, {verdict} the better of last value {row.last_value:.3g} and "
-            f"same phase {row.same_phase:.3g} ({row.cells} cells)"
+            f"held out after step {row.steps}: error {row.model:.3g}, {verdict} the better of "
+            f"last value {row.last_value:.3g} and same phase {row.same_phase:.3g} ({row.cells} cells)"
         )
     return lines + [f"warning: {note}" for note in checks.warnings]
 
@@ -71,29 +82,25 @@ def _unsupported(problem: Problem, checks: Diagnostics) -> list[str]:
     once = max(problem.visits) <= 1
     lacking = {name: _lacking(problem, checks.supported[name]) for name in ("translation", "efficiency", "retention")}
     if lacking["translation"]:
-        why = (
-            "each task is visited once"
-            if once
-            else "trained tasks start their visits at too similar a performance"
-        )
+        why = "each task is visited once" if once else "trained tasks start their visits at too similar a performance"
         notes.append(f"translation cannot be told from efficiency here: {why} ({_list(lacking['translation'])})")
     if lacking["efficiency"]:
         notes.append(f"efficiency is not determined by the data alone: {_list(lacking['efficiency'])}")
     if lacking["retention"]:
         notes.append(f"retention is not determined by the data alone: {_list(lacking['retention'])}")
-    gains: Array = checks.supported["gain"][list(problem.trained)]
+    gains = checks.supported["gain"][list(problem.trained)]
     if not gains.all():
         notes.append(f"{int((~gains).sum())} of {gains.size} entries of B are not determined by the data alone")
     return notes
 
 
-def _lacking(problem: Problem, supported: Array) -> list[str]:
+def _lacking(problem: Problem, supported: NDArray[np.bool_]) -> list[str]:
     return [name for name, known in zip(problem.algorithms, supported, strict=True) if not known]
 
 
 def _constant(problem: Problem) -> bool:
     spans = [np.nanmax(block.values[:, :, 1:]) - np.nanmin(block.values[:, :, 1:]) for block in problem.blocks]
-    return max(spans) < 1e-12
+    return bool(max(spans) < 1e-12)
 
 
 def _list(names: list[str] | tuple[str, ...]) -> str:

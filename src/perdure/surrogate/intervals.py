@@ -60,7 +60,8 @@ def fisher_errors(coordinates: Coordinates, point: Array, information: Informati
 
 def _improper(information: Information) -> bool:
     """Return whether no prior filled the open directions (the covariance is then a pseudo-inverse)."""
-    return bool(np.linalg.matrix_rank(information.covariance, hermitian=True) < len(information.covariance) - 1)
+    spread = np.nan_to_num(information.covariance)
+    return bool(np.linalg.matrix_rank(spread, hermitian=True) < len(spread) - 1)
 
 
 def _ratio_errors(
@@ -84,8 +85,12 @@ def _ratio_errors(
     return row
 
 
-def symmetric_intervals(estimates: dict[str, Array], half_widths: dict[str, Array]) -> dict[str, Array]:
-    """Return estimate -+ half width, cut to each property's range; difficulty is turned over from the gain it inverts."""
+def intervals_around(estimates: dict[str, Array], half_widths: dict[str, Array]) -> dict[str, Array]:
+    """Return estimate -+ half width, cut to each property's range; difficulty is turned over from the gain it inverts.
+
+    A task's own gain reaches away from 0 on a logarithmic scale: performance saturates, so that curves bound a gain
+    from below long before they bound it from above.
+    """
     intervals = {}
     for name in ("gain", "transfer", "efficiency", "retention", "translation"):
         low, high = estimates[name] - half_widths[name], estimates[name] + half_widths[name]
@@ -94,11 +99,14 @@ def symmetric_intervals(estimates: dict[str, Array], half_widths: dict[str, Arra
         if name == "retention":
             high = np.minimum(high, 1)
         intervals[name] = np.stack([low, high], axis=-1)
-    own = np.abs(np.diagonal(estimates["gain"]))
-    width = np.diagonal(half_widths["gain"])
-    low, high = np.maximum(own - width, 0), own + width
-    with np.errstate(divide="ignore"):
-        intervals["difficulty"] = np.stack([1 / high, 1 / low], axis=-1)
+    own = np.diagonal(estimates["gain"])
+    size, width = np.abs(own), np.diagonal(half_widths["gain"])
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        far = np.where(size > 0, size * np.exp(width / size), width)
+        near = size - width
+        intervals["difficulty"] = np.stack([1 / far, 1 / np.maximum(near, 0)], axis=-1)
+    places = np.arange(len(own))
+    intervals["gain"][places, places] = np.where(own < 0, [-far, -near], [near, far]).T
     return intervals
 
 
@@ -128,7 +136,7 @@ def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
     return replace(
         fit,
         errors=errors,
-        intervals=symmetric_intervals(estimates, halves),
+        intervals=intervals_around(estimates, halves),
         interval_kind=f"bootstrap of {replicates} replicates",
     )
 

@@ -111,7 +111,7 @@ def _solve_batch(
             better, damping * np.maximum(1 / 3, 1 - (2 * np.minimum(ratio, 1) - 1) ** 3), damping * growth
         )
         growth = np.where(better, 2.0, growth * 2)
-        stop = resting | (damping > 1e12) | (cost < 1e-26)
+        stop = resting | (damping > 1e12) | (cost < 1e-20)
         best[active], final[active] = points, cost
         done[active[stop]] = True
         go = ~stop

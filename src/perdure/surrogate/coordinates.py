@@ -30,37 +30,37 @@ class Coordinates:
         """Return the row of B in the vector for each trained task."""
         return {task: row for row, task in enumerate(self.problem.trained)}
 
-    @property
+    @cached_property
     def tasks(self) -> int:
         """Return the number of tasks."""
         return len(self.problem.tasks)
 
-    @property
+    @cached_property
     def algorithms(self) -> int:
         """Return the number of algorithms."""
         return len(self.problem.algorithms)
 
-    @property
+    @cached_property
     def gains(self) -> slice:
         """Return the place of B."""
         return slice(0, len(self.rows) * self.tasks)
 
-    @property
+    @cached_property
     def rho(self) -> slice:
         """Return the place of the transfer efficiencies."""
         return slice(self.gains.stop, self.gains.stop + self.algorithms)
 
-    @property
+    @cached_property
     def kappa(self) -> slice:
         """Return the place of the expertise translations."""
         return slice(self.rho.stop, self.rho.stop + self.algorithms)
 
-    @property
+    @cached_property
     def keep(self) -> slice:
         """Return the place of the experience retentions."""
         return slice(self.kappa.stop, self.kappa.stop + self.algorithms)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Return the length of the vector; one less is free, for mean rho = 1."""
         return len(self.rows) * self.tasks + 3 * self.algorithms

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perdure.surrogate.problem import Array, Block, Problem
 
 _STARTS = 3
-_ITERATIONS = 60
+_ITERATIONS = 40
 _HARDLY_ANY = 1e-6
 
 
@@ -154,7 +154,7 @@ def _fits(coordinates: Coordinates, prior: Prior, strengths: Array, rng: np.rand
     """Return the best point for each strength; all strengths and starts are one batch."""
     starts = starting_points(coordinates, _STARTS, rng)
     objective = prior.objective(coordinates.problem, np.repeat(strengths, _STARTS))
-    found = solve(coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-6)
+    found = solve(coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-4)
     best = found.objective.reshape(len(strengths), _STARTS).argmin(axis=1)
     return np.asarray(found.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best])
 

@@ -73,7 +73,7 @@ def authors_loop(scenario: Scenario, steps: int = 1000) -> float:
 
     for _ in range(steps):
         optimiser.zero_grad()
-        loss().backward()
+        torch.autograd.backward(loss())
         optimiser.step()
         with torch.no_grad():
             transfer.clamp_(-1, 1)
@@ -130,7 +130,9 @@ def main() -> int:
     total = time.perf_counter() - begin
     print(f"solved to curve MSE < {SOLVED:g}: ours {solved} of {len(scenarios)}, the authors' {solved_theirs}")
     print(f"loss higher than the authors' on {len(worse)} scenarios {worse or ''}")
-    print(f"one start: median {np.median(one_start) * 1000:.1f} ms, worst {max(one_start) * 1000:.1f} ms ({total:.0f} s in all)")
+    print(
+        f"one start: median {np.median(one_start) * 1000:.1f} ms, worst {max(one_start) * 1000:.1f} ms ({total:.0f} s in all)"
+    )
     print(f"least speed-up {min(ratios):.0f}" if ratios else "the authors' loop was not timed")
     enough = solved >= 0.95 * len(scenarios)
     return 0 if enough and not worse and all(ratio >= 1000 for ratio in ratios) else 1

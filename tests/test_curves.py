@@ -17,7 +17,9 @@ from perdure.record import Recorder
 from perdure.record.curves import Curves, joined
 
 CURRICULUM = [0, 1, 0, 1]
-TRUTH = surrogate.simulate(CURRICULUM, [[1, 0.2], [-0.3, 1]], [0.5, 0.6], [0.5, 0.8, 0.3], [0.9, 0.4, 0.7], [0.3, 0.1, 0.6])
+TRUTH = surrogate.simulate(
+    CURRICULUM, [[1, 0.2], [-0.3, 1]], [0.5, 0.6], [0.5, 0.8, 0.3], [0.9, 0.4, 0.7], [0.3, 0.1, 0.6]
+)
 
 
 def long_table(path, curves=TRUTH, curriculum=CURRICULUM, names=("a", "b", "c")):
@@ -52,7 +54,7 @@ def test_evaluations_between_switches_missing_cells_and_named_tasks(tmp_path):
     fine = curves.at_every_point()
     assert fine.curriculum == (0, 0, 1, 1)
     np.testing.assert_array_equal(fine.values[0, 0], [np.nan, 0.2, 0.4, np.nan, np.nan])
-    assert surrogate.fit(fine.values, fine.curriculum, starts=2, forecast=False).curves.shape == (1, 2, 5)
+    assert np.shape(surrogate.fit(fine.values, fine.curriculum, starts=2, forecast=False).curves) == (1, 2, 5)
 
 
 def test_algorithms_on_different_curricula_are_kept_apart(tmp_path):
@@ -113,12 +115,15 @@ def test_a_matrix_with_its_curriculum(tmp_path):
 def test_records_with_evaluations_within_a_step(tmp_path):
     recorder = Recorder(tmp_path / "run", tasks=2, learner="mine")
     recorder.before_training([0.1, 0.2])
-    for task, accuracy in ((0, [0.8, 0.2]), (1, [0.5, 0.9])):
-        recorder.after_task(accuracy=accuracy)
-        assert task in {0, 1}
+    recorder.after_task(accuracy=[0.8, 0.2], evaluations=[(10, [0.3, 0.2]), (20, [0.6, 0.2])])
+    recorder.after_task(accuracy=[0.5, 0.9])
     (curves,) = read_curves(tmp_path)
     assert curves.algorithms == ("mine",)
-    np.testing.assert_allclose(curves.values[0], [[0.1, 0.8, 0.5], [0.2, 0.2, 0.9]])
+    np.testing.assert_allclose(curves.points, [0, 1 / 3, 2 / 3, 1, 2])
+    np.testing.assert_allclose(curves.at_switches().values[0], [[0.1, 0.8, 0.5], [0.2, 0.2, 0.9]])
+    fine = curves.at_every_point()
+    assert fine.curriculum == (0, 0, 0, 1)
+    np.testing.assert_allclose(fine.values[0, 0], [0.1, 0.3, 0.6, 0.8, 0.5])
 
 
 def test_an_l2logger_run_and_its_single_task_experts(shared_data):
@@ -156,15 +161,26 @@ def command(tmp_path, monkeypatch):
 
 
 def test_the_command_prints_tables_and_warnings(command, tmp_path):
-    done = command(long_table(tmp_path / "c.csv"), "--starts", 4, "--predict", "2,1", "--best-order", "1,2", "--profile", "B[1,1]")
+    done = command(
+        long_table(tmp_path / "c.csv"), "--starts", 4, "--predict", "2,1", "--best-order", "1,2", "--profile", "B[1,1]"
+    )
     assert done.exit_code == 0, done.output
-    for expected in ("efficiency", "difficulty", "held out after step", "predicted performance after 2, 1", "opinion", "Profile"):
+    for expected in (
+        "efficiency",
+        "difficulty",
+        "held out after step",
+        "predicted performance after 2, 1",
+        "opinion",
+        "Profile",
+    ):
         assert expected in done.output
 
 
 def test_the_command_prints_pure_json(command, tmp_path):
     path = long_table(tmp_path / "c.csv")
-    done = command(path, "--starts", 4, "--estimator", "least-squares", "--predict", "2,1", "--bootstrap", 100, "--json")
+    done = command(
+        path, "--starts", 4, "--estimator", "least-squares", "--predict", "2,1", "--bootstrap", 100, "--json"
+    )
     result = json.loads(done.stdout)
     np.testing.assert_allclose(result["properties"]["retention"]["estimate"], [0.9, 0.4, 0.7], atol=1e-4)
     assert result["curricula"] == [[1, 2, 1, 2]]
@@ -182,7 +198,9 @@ def test_the_command_compares_data_sets_by_rank(command, tmp_path):
 
 def test_the_command_scales(command, shared_data):
     folder = shared_data / "l2logger"
-    done = command(folder / "ll_logs", "--starts", 2, "--scale", "new2022", "--references", folder / "ste_logs", "--json")
+    done = command(
+        folder / "ll_logs", "--starts", 2, "--scale", "new2022", "--references", folder / "ste_logs", "--json"
+    )
     assert json.loads(done.stdout)["loss"] < 0.002
 
 

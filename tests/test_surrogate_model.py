@@ -82,11 +82,14 @@ def test_the_authors_adam_ends_where_they_published(shared_data):
     published = json.loads((shared_data / "clamp" / "appendix-b-seed0.json").read_text())
     problem = make_problem(published["curves"], published["curriculum"])
     start = PaperParameters(*(np.array(published["start"][name])[None] for name in NAMES))
-    last_but_one, loss = projected_adam(problem, start, steps=999)
+    _, loss = projected_adam(problem, start, steps=999)
     assert loss[0] == pytest.approx(6.083e-6, rel=2e-4)
     end, final = projected_adam(problem, start)
     assert final[0] < loss[0]
-    errors = {name: np.mean((array[0] - published["truth"][name]) ** 2) for name, array in zip(NAMES, end.arrays(), strict=True)}
+    errors = {
+        name: np.mean((array[0] - published["truth"][name]) ** 2)
+        for name, array in zip(NAMES, end.arrays(), strict=True)
+    }
     assert round(errors["transfer"], 4) == 0.1174
     assert round(errors["difficulty"], 4) == 0.0430
     assert round(errors["efficiency"], 4) == 0.0170
@@ -111,7 +114,8 @@ def test_the_jacobian_against_finite_differences():
     _, jacobian = coordinates.predictions(points)
     step = 1e-6 * np.eye(coordinates.size)
     numeric = np.stack(
-        [(coordinates.predictions(points + e)[0] - coordinates.predictions(points - e)[0]) / 2e-6 for e in step], axis=-1
+        [(coordinates.predictions(points + e)[0] - coordinates.predictions(points - e)[0]) / 2e-6 for e in step],
+        axis=-1,
     )
     assert coordinates.size == 3 * 4 + 3 * 3
     np.testing.assert_allclose(jacobian, numeric, atol=1e-8)

@@ -89,9 +89,7 @@ def test_predict_says_which_tasks_it_guesses():
 def test_best_order_is_the_best_of_all_orders():
     fit = fitted()
     best = surrogate.best_order(fit, [0, 1, 2])
-    ends = {
-        order: surrogate.predict(fit, order).curves[:, :, -1].mean() for order in itertools.permutations(range(3))
-    }
+    ends = {order: surrogate.predict(fit, order).curves[:, :, -1].mean() for order in itertools.permutations(range(3))}
     assert best.order == max(ends, key=ends.__getitem__)
     assert best.gain == pytest.approx(ends[best.order] - ends[0, 1, 2])
     assert best.gain_low <= best.gain <= best.gain_high
@@ -143,7 +141,11 @@ def test_ranks_agree_with_themselves_and_not_with_their_reverse():
     keep, expertise = np.full(8, 0.7), np.full(8, 0.2)
     forward, backward = (
         surrogate.fit(
-            surrogate.simulate(curriculum, *TASKS, gamma, keep, expertise), curriculum, starts=4, algorithms=names, forecast=False
+            surrogate.simulate(curriculum, *TASKS, gamma, keep, expertise),
+            curriculum,
+            starts=4,
+            algorithms=names,
+            forecast=False,
         )
         for gamma in (speed, speed[::-1])
     )
@@ -205,9 +207,9 @@ def test_new_et_al_s_range_is_that_of_l2metrics(shared_data):
 
 
 def test_chance_is_moved_to_zero():
-    np.testing.assert_allclose(surrogate.scale([[[50, 75, 100]]], "percent", chance=0.5), [[[0, 0.5, 1]]])
+    np.testing.assert_allclose(surrogate.scale([[[50, 75, 100]]], "percent", chance=0.5), np.array([[[0, 0.5, 1]]]))
     per_task = surrogate.scale([[[0.5, 1.0], [0.1, 0.55]]], chance=[0.5, 0.1])
-    np.testing.assert_allclose(per_task, [[[0, 1], [0, 0.5]]])
+    np.testing.assert_allclose(per_task, np.array([[[0, 1], [0, 0.5]]]))
 
 
 def test_blocks_are_scaled_together():

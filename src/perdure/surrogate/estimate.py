@@ -11,7 +11,7 @@ from perdure.surrogate.adam import PaperParameters, projected_adam, random_param
 from perdure.surrogate.coordinates import Coordinates
 from perdure.surrogate.heldout import choose_strength, held_out
 from perdure.surrogate.identifiability import information
-from perdure.surrogate.intervals import direct_properties, fisher_errors, property_arrays, intervals_around
+from perdure.surrogate.intervals import direct_properties, fisher_errors, intervals_around, property_arrays
 from perdure.surrogate.model import run
 from perdure.surrogate.prior import weak_prior
 from perdure.surrogate.problem import make_problem

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perdure.errors import InputError
+
 if TYPE_CHECKING:
+    from perdure.surrogate.coordinates import Coordinates
     from perdure.surrogate.problem import Array, Problem
 
 _SMALLEST_DIFFICULTY = 1e-6  # the authors clamp d at 0, where performance is 0 / 0
@@ -28,6 +31,10 @@ class PaperParameters:
     def arrays(self) -> tuple[Array, ...]:
         """Return the five arrays in the order of the fields."""
         return self.transfer, self.difficulty, self.efficiency, self.retention, self.translation
+
+    def member(self, place: int) -> PaperParameters:
+        """Return one member of the batch, as a batch of one."""
+        return PaperParameters(*(array[place : place + 1] for array in self.arrays()))
 
     def feasible(self) -> PaperParameters:
         """Clamp to |A| <= 1, d > 0, gamma and lambda >= 0, 0 <= h <= 1."""
@@ -72,6 +79,21 @@ def projected_adam(
             moved.append(array - rate / (1 - _BETAS[0] ** step) * first[place] / size)
         point = PaperParameters(*moved).feasible()
     return point, loss_and_gradient(problem, point)[0]
+
+
+def paper_points(coordinates: Coordinates, parameters: PaperParameters) -> Array:
+    """Return the gauge-fixed vectors (batch, size) of the paper's parameters."""
+    points = np.empty((len(parameters.difficulty), coordinates.size))
+    gain = parameters.transfer / parameters.difficulty[:, None, :]
+    points[:, coordinates.gains] = gain[:, list(coordinates.rows)].reshape(len(points), -1)
+    points[:, coordinates.rho] = parameters.efficiency
+    points[:, coordinates.kappa] = parameters.translation
+    points[:, coordinates.keep] = parameters.retention
+    if not points[:, coordinates.rho].any(axis=1).all():
+        raise InputError(
+            "curves: Adam drove every efficiency to 0, so there is nothing to normalise by; use estimator='map'"
+        )
+    return coordinates.fixed_scale(points)
 
 
 def loss_and_gradient(problem: Problem, point: PaperParameters) -> tuple[Array, PaperParameters]:

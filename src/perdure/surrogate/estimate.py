@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.errors import InputError, nearest
-from perdure.surrogate.adam import PaperParameters, projected_adam, random_parameters
+from perdure.surrogate.adam import paper_points, projected_adam, random_parameters
 from perdure.surrogate.coordinates import Coordinates
 from perdure.surrogate.heldout import choose_strength, held_out
 from perdure.surrogate.identifiability import information
@@ -68,7 +68,7 @@ def fit(
     else:
         point, objectives, converged = _least_squares(coordinates, prior, strength, starts, rng)
     details = information(coordinates, point, prior.pull(point, strength))
-    rows = tuple(held_out(problem, estimator=estimator, seed=seed)) if forecast and estimator != "adam" else ()
+    rows = tuple(held_out(problem, estimator=estimator, seed=seed)) if forecast else ()
     found = {name: values[0] for name, values in property_arrays(coordinates, point[None]).items()}
     errors = fisher_errors(coordinates, point, details)
     halves = {name: details.multiplier * values for name, values in errors.items()}
@@ -110,19 +110,10 @@ def _authors(
     """Run the authors' Adam and express where it ended in our coordinates; 1000 steps end where they end, at rest or not."""
     ends, losses = projected_adam(problem, random_parameters(problem, starts, rng))
     best = int(losses.argmin())
-    end = PaperParameters(*(array[best : best + 1] for array in ends.arrays()))
-    point = np.empty((1, coordinates.size))
-    gain = end.transfer / end.difficulty[:, None, :]
-    point[:, coordinates.gains] = gain[:, list(coordinates.rows)].reshape(1, -1)
-    point[:, coordinates.rho] = end.efficiency
-    point[:, coordinates.kappa] = end.translation
-    point[:, coordinates.keep] = end.retention
-    if not point[:, coordinates.rho].any():
-        raise InputError(
-            "curves: Adam drove every efficiency to 0, so there is nothing to normalise by; use estimator='map'"
-        )
+    end = ends.member(best)
+    point = paper_points(coordinates, end)
     paper = PaperForm(*(array[0] for array in end.arrays()))
-    return coordinates.fixed_scale(point)[0], paper, losses, False
+    return point[0], paper, losses, False
 
 
 def _curves(coordinates: Coordinates, point: Array) -> tuple[Array, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perdure.surrogate.adam import paper_points, projected_adam, random_parameters
 from perdure.surrogate.coordinates import Coordinates
 from perdure.surrogate.identifiability import information
 from perdure.surrogate.model import run
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _STARTS = 3
 _ITERATIONS = 40
+_MOST_ORIGINS = 6
 _HARDLY_ANY = 1e-6
 
 
@@ -59,7 +61,14 @@ def held_out(
         early = problem.until(origin)
         rng = np.random.default_rng([seed, origin])
         strength = choose_strength(early, rng) if estimator == "map" else 0.0
-        forecast = _forecasts(problem, origin, np.array([strength]), rng)[0]
+        coordinates = Coordinates(early)
+        prior = weak_prior(coordinates)
+        if estimator == "adam":
+            ends, losses = projected_adam(early, random_parameters(early, _STARTS, rng))
+            points = paper_points(coordinates, ends.member(int(losses.argmin())))
+        else:
+            points = _fits(coordinates, prior, np.array([strength]), rng)
+        forecast = _forecasts(problem, origin, coordinates, prior, points)[0]
         truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
         trivial = [trivial_forecasts(block, origin) for block in problem.blocks]
         rows.append(
@@ -85,7 +94,10 @@ def choose_strength(problem: Problem, rng: np.random.Generator) -> float:
     totals = np.zeros(len(candidates))
     for origin in _origins(problem):
         truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
-        totals += [_error(forecast, truth) for forecast in _forecasts(problem, origin, candidates, rng)]
+        coordinates = Coordinates(problem.until(origin))
+        prior = weak_prior(coordinates)
+        points = _fits(coordinates, prior, candidates, rng)
+        totals += [_error(forecast, truth) for forecast in _forecasts(problem, origin, coordinates, prior, points)]
     if not (np.isfinite(totals).all() and totals.any()):
         return float(candidates[STRENGTHS.index(FALLBACK)])
     return float(candidates[totals.argmin()])
@@ -128,24 +140,25 @@ def complete_gain(coordinates: Coordinates, points: Array, prior: Prior) -> Arra
 
 
 def _origins(problem: Problem) -> list[int]:
-    """Return the later half of the steps where a forecast can start: two steps known, something measured after."""
+    """Return up to six steps of the later half where a forecast can start: two steps known, something measured after."""
     longest = max(len(block.curriculum) for block in problem.blocks)
     last = int(problem.steps[problem.measured].max())
-    return list(range(max(2, longest // 2), last))
+    possible = np.arange(max(2, longest // 2), last)
+    chosen = np.linspace(0, len(possible) - 1, min(len(possible), _MOST_ORIGINS)).round().astype(int)
+    return [int(step) for step in possible[chosen]]
 
 
-def _forecasts(problem: Problem, origin: int, strengths: Array, rng: np.random.Generator) -> list[list[Array]]:
-    """Return, for each strength, the forecast of each block after ``origin``."""
-    coordinates = Coordinates(problem.until(origin))
-    prior = weak_prior(coordinates)
-    points = _fits(coordinates, prior, strengths, rng)
+def _forecasts(
+    problem: Problem, origin: int, coordinates: Coordinates, prior: Prior, points: Array
+) -> list[list[Array]]:
+    """Return, for each point found on the first steps, the forecast of each block after ``origin``."""
     gain = complete_gain(coordinates, points, prior)
     _, rho, kappa, keep = coordinates.split(points)
-    forecasts: list[list[Array]] = [[] for _ in strengths]
+    forecasts: list[list[Array]] = [[] for _ in points]
     for block in problem.blocks:
         members = list(block.algorithms)
         curves = run(block.curriculum, gain, rho[:, members], kappa[:, members], keep[:, members])
-        for place in range(len(strengths)):
+        for place in range(len(points)):
             forecasts[place].append(curves[place, :, :, origin + 1 :])
     return forecasts
 

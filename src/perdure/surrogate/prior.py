@@ -23,14 +23,15 @@ STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 FALLBACK = 1.0
 """The strength taken where the curves are too short to hold steps out."""
 
-_DEGREES = 2.0
 ASSUMED_NOISE = 0.05
 """The noise taken where there are too few data to measure it."""
+
+_DEGREES = 2.0  # of freedom of B's Student tails: low enough for 95 % intervals to cover gains far from the typical one
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Independent normal distributions: centre and precision of each entry of the vector, and the gain of a task never seen."""
+    """Independent distributions: centre, precision and tail (0: normal) of each entry, and the gain of a task never seen."""
 
     centre: Array
     precision: Array
@@ -58,7 +59,8 @@ def weak_prior(coordinates: Coordinates) -> Prior:
 
     The diagonal of B is centred on the curves' own typical gain g (the median over algorithms and visits of what
     performance just after training asks for), standard deviation g; off the diagonal g / 4; efficiency 1 +- .5,
-    translation 0 +- 1, retention .5 +- .5. Only the strength, a common factor of all precisions, is tuned.
+    translation 0 +- 1, retention .5 +- .5. B has Student tails, the rest is normal: a translation that runs off is
+    how the exact fit fails to predict. Only the strength, a common factor of all precisions, is tuned.
     """
     gain = _typical_gain(coordinates.problem)
     centre = np.zeros(coordinates.size)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from perdure.surrogate.coordinates import Coordinates
     from perdure.surrogate.problem import Array
 
-_LARGEST_BATCH = 48  # bounds the memory of the Jacobians; smaller batches also stay in the cache
+_LARGEST_BATCH = 48  # more members at once are no faster
+_LARGEST_JACOBIAN = 4_000_000  # entries of all Jacobians of a batch together: 32 MB
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,10 @@ def solve(
     no more.
     """
     parts = []
-    for begin in range(0, len(starts), _LARGEST_BATCH):
-        members = np.arange(begin, min(begin + _LARGEST_BATCH, len(starts)))
+    entries = objective.targets.shape[1] * coordinates.size
+    width = max(1, min(_LARGEST_BATCH, _LARGEST_JACOBIAN // entries))
+    for begin in range(0, len(starts), width):
+        members = np.arange(begin, min(begin + width, len(starts)))
         parts.append(_solve_batch(coordinates, objective.take(members), starts[members], iterations, tolerance))
     return Solutions(
         np.concatenate([part.points for part in parts]),

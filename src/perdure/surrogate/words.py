@@ -57,7 +57,7 @@ def describe(fit: Fit) -> list[str]:
     lines = [
         (
             f"{fit.estimator}: mean squared error {fit.loss:.3g} over {checks.cells} cells and those at t = 0, "
-            f"noise {fit.information.noise:.3g}, {checks.parameters} free parameters"
+            f"noise {_size(fit.information.noise)}, {checks.parameters} free parameters"
         ),
         f"{checks.agreeing_starts} of {checks.starts} starts agree within 1 % of the best objective",
         (
@@ -75,6 +75,10 @@ def describe(fit: Fit) -> list[str]:
             f"last value {row.last_value:.3g} and same phase {row.same_phase:.3g} ({row.cells} cells)"
         )
     return lines + [f"warning: {note}" for note in checks.warnings]
+
+
+def _size(value: float) -> str:
+    return f"{value:.3g}" if np.isfinite(value) else "unknown"
 
 
 def _unsupported(problem: Problem, checks: Diagnostics) -> list[str]:

@@ -21,7 +21,7 @@ def starting_points(coordinates: Coordinates, count: int, rng: np.random.Generat
     points[:, coordinates.kappa] = rng.uniform(0, 2, (count, algorithms))
     points[:, coordinates.keep] = rng.uniform(0, 1, (count, algorithms))
     points[0, coordinates.rho], points[0, coordinates.kappa], points[0, coordinates.keep] = 1, 0.5, 0.7
-    points[:, coordinates.gains] = _linear_gains(coordinates, points).reshape(count, -1)
+    points[:, coordinates.gains] = linear_gains(coordinates, points).reshape(count, -1)
     wild = np.arange(count) % 4 == 3
     points[wild, coordinates.gains] = rng.normal(0, 1, (int(wild.sum()), coordinates.gains.stop))
     for task in coordinates.rows:
@@ -29,7 +29,7 @@ def starting_points(coordinates: Coordinates, count: int, rng: np.random.Generat
     return coordinates.fixed_scale(points)
 
 
-def _linear_gains(coordinates: Coordinates, points: Array) -> Array:
+def linear_gains(coordinates: Coordinates, points: Array) -> Array:
     """Solve ``u_j(l) - h u_j(l-1) = B[i, j] (rho + kappa P_i(l-1))`` for B, with u = 2 artanh P of the measured curves."""
     _, rho, kappa, keep = coordinates.split(points)
     top = np.zeros((len(points), len(coordinates.rows), coordinates.tasks))

@@ -101,6 +101,8 @@ def test_bad_runs_are_named():
         audit_runs([run(table=R * 100)])
     with pytest.raises(InputError, match="cannot be averaged"):
         audit_runs([run(), Measurements("b.csv", "ewc", R[:2, :2], (0, 1))])
+    with pytest.raises(InputError, match=r"its lr is 0\.2, that of ewc\.csv 0\.1"):
+        audit_runs([run(conditions={"lr": 0.1}), run(conditions={"lr": 0.2})])
     with pytest.raises(InputError, match="costs for 3 steps"):
         audit_runs([Measurements("b.csv", "ewc", R[:2, :2], (0, 1), cost=COST)])
     with pytest.raises(InputError, match="no run"):

@@ -30,9 +30,14 @@ needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared data are n
 # Tiny ImageNet
 
 
+@pytest.fixture(scope="module")
+def tiny() -> tasks.Benchmark:
+    return tasks.load(str(TINY))
+
+
 @needs_data
-def test_tiny_imagenet_is_read_from_the_zip_with_its_boxes() -> None:
-    benchmark = tasks.load(str(TINY))
+def test_tiny_imagenet_is_read_from_the_zip_with_its_boxes(tiny: tasks.Benchmark) -> None:
+    benchmark = tiny
     assert (len(benchmark.tasks), benchmark.outputs, benchmark.input_shape) == (10, 20, (3, 64, 64))
     assert benchmark.class_names[:2] == ("Egyptian cat", "reel")
     boxes = tasks.read_boxes(TINY)
@@ -63,9 +68,8 @@ def test_tiny_imagenet_is_read_from_the_zip_with_its_boxes() -> None:
 
 
 @needs_data
-def test_grey_images_of_tiny_imagenet_have_three_equal_channels() -> None:
-    benchmark = tasks.load(str(TINY))
-    images = np.concatenate([task.train.x for task in benchmark.tasks])
+def test_grey_images_of_tiny_imagenet_have_three_equal_channels(tiny: tasks.Benchmark) -> None:
+    images = np.concatenate([task.train.x for task in tiny.tasks])
     grey = (images[:, 0] == images[:, 1]).all(axis=(1, 2)) & (images[:, 0] == images[:, 2]).all(axis=(1, 2))
     assert 0.005 < grey.mean() < 0.05  # about 2 % of the images
 
@@ -203,6 +207,9 @@ def test_tv_news_channels_are_its_domains(tv_news: Path) -> None:
         assert task.classes == (0, 1)
         full = task.train.x[:, 1] > 0
         assert set((task.train.x[full, 0] // 1000).astype(int)) == {number}
+        for label, shots in enumerate(((20 + number + 1) // 2, (20 + number) // 2 + 1)):
+            assert (task.test.y == label).sum() == round(shots / 5)
+            assert (task.train.y == label).sum() == shots - round(shots / 5)
     shuffled = tasks.load("tv-news", data_dir=tv_news, tasks=5, order_seed=1)
     assert sorted(task.name for task in shuffled.tasks) == sorted(CHANNELS)
     assert [task.name for task in shuffled.tasks] != list(CHANNELS)
@@ -262,13 +269,13 @@ def test_permuted_mnist_shuffles_all_images_alike() -> None:
 @needs_data
 def test_permuted_mnist_holds_its_data_once_and_survives_a_journey() -> None:
     benchmark = tasks.load("permuted-mnist", data_dir=DATA, per_class=50)
-    images = [task.train.x for task in benchmark.tasks]  # all are looked at
+    images = [task.test.x for task in benchmark.tasks]  # all are looked at
     assert benchmark.lifetime_bits == 10 * 500 * (784 * 8 + 64)
     assert benchmark.tasks[9].train.x is benchmark.tasks[9].train.x
     shipped = pickle.dumps(benchmark)
     assert len(shipped) < 2 * (10000 + 500) * 784
     again = pickle.loads(shipped)
-    assert all(np.array_equal(task.train.x, kept) for task, kept in zip(again.tasks, images, strict=True))
+    assert all(np.array_equal(task.test.x, kept) for task, kept in zip(again.tasks, images, strict=True))
     assert again.fingerprint() == benchmark.fingerprint()
 
 

@@ -183,12 +183,15 @@ def test_images_of_several_sizes_become_squares_of_64(tmp_path: Path) -> None:
     assert benchmark.provenance["resized_to"] == [64, 64]
     exact = np.asarray(Image.open(tmp_path / "train" / "ant" / "2.png")).transpose(2, 0, 1)
     assert np.array_equal(benchmark.tasks[0].train.x[2], exact)
+    wide = Image.open(tmp_path / "train" / "ant" / "0.png").resize((77, 64), Image.Resampling.BILINEAR)
+    assert np.array_equal(benchmark.tasks[0].train.x[0], np.asarray(wide)[:, 6:70].transpose(2, 0, 1))
     tall = Image.open(tmp_path / "train" / "ant" / "1.png").resize((64, 82), Image.Resampling.BILINEAR)
     assert np.array_equal(benchmark.tasks[0].train.x[1], np.asarray(tall)[9:73].transpose(2, 0, 1))
 
 
 def test_unusable_folders_are_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "empty" / "a" / "b" / "wnids.txt").write_text("too deep to be Tiny ImageNet")
     assert "no images in train/<class>/" in refusal(tmp_path / "empty")
     write_images(tmp_path / "no-test", side="other")
     assert "no images in test/<class>/ or val/<class>/" in refusal(tmp_path / "no-test")
@@ -221,6 +224,7 @@ TABLE = """age,job,hours,class
 41,?,38.5,yes
 25,smith,40,no
 60,clerk,0,yes
+33,,1e3,no
 """
 
 
@@ -229,13 +233,19 @@ def test_a_csv_table_is_encoded_by_the_documented_rule(tmp_path: Path) -> None:
     path.write_text(TABLE)
     table = read_csv(path)
     assert table.features == ("age", "job=clerk", "job=missing", "job=smith", "hours")
-    assert table.x.tolist() == [[30, 1, 0, 0, 40], [41, 0, 1, 0, 38.5], [25, 0, 0, 1, 40], [60, 1, 0, 0, 0]]
-    assert table.labels.tolist() == ["no", "yes", "no", "yes"]
+    assert table.x.tolist() == [
+        [30, 1, 0, 0, 40],
+        [41, 0, 1, 0, 38.5],
+        [25, 0, 0, 1, 40],
+        [60, 1, 0, 0, 0],
+        [33, 0, 1, 0, 1000],
+    ]
+    assert table.labels.tolist() == ["no", "yes", "no", "yes", "no"]
     benchmark = tasks.load(str(path))
     assert benchmark.class_names == ("no", "yes")
     assert benchmark.provenance["features"] == list(table.features)
     assert len(benchmark.tasks) == 1
-    assert len(benchmark.tasks[0].train) == len(benchmark.tasks[0].test) == 2
+    assert (len(benchmark.tasks[0].train), len(benchmark.tasks[0].test)) == (3, 2)
 
 
 @pytest.mark.parametrize("header", ["label", "Class", "TARGET"])

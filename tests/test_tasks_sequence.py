@@ -209,3 +209,5 @@ def test_an_unknown_benchmark_suggests_the_nearest() -> None:
     for call in (tasks.load, tasks.describe):
         with pytest.raises(InputError, match=r"did you mean 'split-digits'\?"):
             call("split-digit")
+    with pytest.raises(InputError, match="benchmark '' is unknown"):
+        tasks.load("")

@@ -21,6 +21,10 @@ Weights = str | Mapping[str, float]
 def measure_run(run: Measurements, count_teachers: bool = False) -> dict[str, float]:
     """Return every measure of one run; what cannot be computed is `Missing` with its reason."""
     table, visits = run.table, run.curriculum
+    if run.is_reference:
+        reference = Missing("joint training is a reference row, not a sequence of tasks")
+        names = ("forgetting", "min_accuracy", "worst_case_accuracy", "backward_transfer", *CRITERIA)
+        return {"average_accuracy": float(table[-1].mean()), **dict.fromkeys(names, reference)}
     try:
         return {
             "average_accuracy": metrics.average_accuracy(table, visits),
@@ -102,7 +106,7 @@ def audit_runs(
     for run in runs:
         groups.setdefault((run.benchmark, run.learner), []).append(run)
     learners = tuple(_audit_learner(group, named, renormalise, count_teachers) for group in groups.values())
-    criteria = _comparable(learners)
+    criteria = _comparable([entry for entry in learners if not math.isnan(entry.measures["A"].mean)])
     places = metrics.first_places(criteria) if _can_rank(criteria) else None
     return Audit(
         learners=learners,
@@ -123,6 +127,13 @@ def _audit_learner(
                 f"{run.run}: its steps or curriculum differ from those of {first.run}, so the runs of {run.learner} cannot "
                 "be averaged; name them apart"
             )
+        for name in sorted({*run.conditions, *first.conditions}):
+            here, there = run.conditions.get(name), first.conditions.get(name)
+            if here != there:
+                raise InputError(
+                    f"{run.run}: its {name} is {here!r}, that of {first.run} {there!r}; runs under different settings are not "
+                    "averaged: audit them apart"
+                )
     per_run = [measure_run(run, count_teachers) for run in runs]
     criteria = [{name: values[name] for name in CRITERIA} for values in per_run]
     initials = [run.initial for run in runs if run.initial is not None]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
 
 from perdure.errors import InputError
-from perdure.metrics import WEIGHTS, weight_vector
 
 
 def weightings(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
     """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a vector of its own."""
+    from perdure.metrics import weight_vector  # noqa: PLC0415
+
     chosen: dict[str, str | Mapping[str, float]] = {}
     for text in texts or ["W1", "W2", "W3"]:
         if "=" not in text:
@@ -28,7 +32,9 @@ def weightings(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
     return chosen
 
 
-WEIGHTS_HELP = f"{', '.join(WEIGHTS)}, or criteria with weights that sum to 1: A=.5,REM=.5. May be given several times."
+WEIGHTS_HELP = (
+    "W1, W2, W2-printed, W3, or criteria with weights that sum to 1: A=.5,REM=.5. May be given several times."
+)
 
 
 def numbers(text: str | None, option: str) -> list[int] | None:
@@ -50,3 +56,20 @@ def assignments(texts: list[str], option: str) -> dict[str, str]:
             raise InputError(f"{option} {text}: expected name=value")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def own_function(text: str) -> Callable[..., Any]:
+    """Return the function that ``file.py:name`` points at; the file is run, so it must be your own."""
+    place, _, name = text.rpartition(":")
+    path = Path(place)
+    if not path.is_file():
+        raise InputError(f"{text}: there is no file {place}; expected file.py:function")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{text}: {place} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise InputError(f"{text}: {place} has no function {name!r}")
+    return cast(Callable[..., Any], function)

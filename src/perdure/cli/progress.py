@@ -18,8 +18,8 @@ REDRAW_SECONDS = 0.1
 class RunProgress(Progress):
     """Draws on a terminal only; elsewhere it is silent but for a line at the end of each task."""
 
-    def __init__(self, label: str, console: Console) -> None:
-        self.label, self.console = label, console
+    def __init__(self, label: str, console: Console, tells_tasks: bool = True) -> None:
+        self.label, self.console, self.tells_tasks = label, console, tells_tasks
         self.bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -70,11 +70,11 @@ class RunProgress(Progress):
         self.smoothed = 0.0
         cells = " ".join(f"{value:.2f}" for value in accuracies)
         self.accuracy = f"  accuracy {cells}"
-        if not self.console.is_terminal:
+        if not self.console.is_terminal and self.tells_tasks:
             self.console.print(
                 f"{self.label}  task {position.step + 1}/{position.steps} ({position.task})  accuracy {cells}",
                 highlight=False,
                 soft_wrap=True,
             )
-        elif position.step + 1 == position.steps:
+        elif self.console.is_terminal and position.step + 1 == position.steps:
             self.bar.update(self.line, total=1, completed=1, detail=f"done{self.accuracy}")

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from perdure.cli.options import assignments, numbers
+from perdure.cli.options import assignments, numbers, own_function
 from perdure.errors import InputError
 
 Scenario = Literal["class", "task", "domain"]
+TUNING_SHARE = 0.1
 
 
 def run(
@@ -31,7 +32,9 @@ def run(
     per_class: Annotated[int | None, typer.Option(help="At most so many training examples of a class.", min=1)] = None,
     validation: Annotated[float, typer.Option(help="Share of the training data set aside.", min=0, max=0.9)] = 0.0,
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are, or go.")] = None,
-    network: Annotated[str | None, typer.Option(help="By default the benchmark's own.")] = None,
+    network: Annotated[
+        str | None, typer.Option(help="A network's name, or file.py:function for your own; see --list.")
+    ] = None,
     width: Annotated[int | None, typer.Option(help="Width of the network.", min=1)] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of each task.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples in a batch.")] = None,
@@ -45,6 +48,10 @@ def run(
     ] = None,
     evaluate_every: Annotated[int | None, typer.Option(help="Evaluate all tasks every so many batches.")] = None,
     setting: Annotated[list[str] | None, typer.Option("--set", help="A learner's own setting: name=value.")] = None,
+    tune: Annotated[int, typer.Option(help="Trials on validation data to choose each learner's settings.", min=0)] = 0,
+    save_seconds: Annotated[
+        float, typer.Option(help="Save the state at least this often within an epoch.", min=0)
+    ] = 30.0,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ...")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads; by default all cores.", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records' paths and accuracies as JSON.")] = False,
@@ -54,6 +61,9 @@ def run(
 
     Run the same command again after a crash, a kill or Ctrl-C: finished records are left alone, an unfinished one goes on
     where it stopped and ends with the same bits.
+
+    With --tune N each learner first gets N trials on validation data (a tenth of the training data unless --validation says
+    otherwise); they are kept in tuning.json beside its records.
     """
     from perdure import learners as room  # noqa: PLC0415
     from perdure import tasks as benchmarks  # noqa: PLC0415
@@ -81,42 +91,58 @@ def run(
         "evaluate_every": evaluate_every,
     }
     overrides = {name: value for name, value in given.items() if value is not None}
+    own = assignments(setting or [], "--set")
     results: list[dict[str, Any]] = []
     failed = False
-    for order in range(orders or 1):
+    for order in range(1, orders + 1) if orders else [None]:
         data = benchmarks.load(
             benchmark,
             scenario=scenario,
-            order_seed=order + 1 if orders else None,
+            order_seed=order,
             curriculum=None if visits is None else [task - 1 for task in visits],
             per_class=per_class,
-            validation=validation,
+            validation=validation or (TUNING_SHARE if tune else 0.0),
             tasks=tasks,
             data_dir=data_dir,
         )
-        protocol = room.protocol_for(data)
-        training = dataclasses.replace(protocol.training, **overrides)
+        maker = own_function(network) if network and ":" in network else network or room.protocol_for(data).network
         for kind in chosen:
+            choice = room.choose(data, kind, overrides, {name: own[name] for name in own if _has(kind, name, chosen)})
+            job = room.Run(data, kind, maker, width, choice.training, choice.settings, device=device)
+            where = _folder(out, data, kind.name, order)
+            if tune:
+                job = _tune(job, tune, where / "tuning.json", quiet=as_json)
             for seed in range(seeds):
-                job = room.Run(
-                    benchmark=data,
-                    learner=kind,
-                    network=network or protocol.network,
-                    width=width,
-                    training=training,
-                    settings=assignments(setting or [], "--set"),
-                    seed=seed,
-                    device=device,
-                )
-                where = _folder(out, data, kind.name, seed, order + 1 if orders else None)
-                failed |= not _execute(job, where, results, quiet=as_json)
+                once = dataclasses.replace(job, seed=seed)
+                failed |= not _execute(once, where / f"seed-{seed}", results, save_seconds, quiet=as_json)
     if as_json:
         typer.echo(json.dumps(results, indent=2))
     if failed:
         raise typer.Exit(1)
 
 
-def _execute(job: Any, where: Path, results: list[dict[str, Any]], quiet: bool) -> bool:
+def _has(kind: Any, name: str, chosen: list[Any]) -> bool:
+    """Whether a learner is given a setting; one that no chosen learner has goes to all of them, to be refused by name."""
+    holders = [one for one in chosen if name in one.Settings.__dataclass_fields__]
+    return kind in holders or not holders
+
+
+def _tune(job: Any, trials: int, file: Path, quiet: bool) -> Any:
+    from perdure import learners as room  # noqa: PLC0415
+    from perdure.cli.progress import RunProgress  # noqa: PLC0415
+
+    console = Console(stderr=quiet)
+
+    def told(number: int, trial: dict[str, Any]) -> None:
+        values = "  ".join(f"{name} {value:.3g}" for name, value in trial["settings"].items())
+        line = f"{job.learner.name} trial {number}/{trials}  {values}  validation {trial['validation_accuracy']:.4f}"
+        console.print(line, highlight=False, soft_wrap=True)
+
+    with RunProgress(f"{job.learner.name} tuning", console, tells_tasks=False) as progress:
+        return room.tune(job, trials, file, progress, told)
+
+
+def _execute(job: Any, where: Path, results: list[dict[str, Any]], save_seconds: float, quiet: bool) -> bool:
     """Run one job; a run that diverges is reported and does not stop the others."""
     from perdure import learners as room  # noqa: PLC0415
     from perdure.cli.progress import RunProgress  # noqa: PLC0415
@@ -124,7 +150,7 @@ def _execute(job: Any, where: Path, results: list[dict[str, Any]], quiet: bool) 
     console = Console(stderr=quiet)
     with RunProgress(f"{job.learner.name} seed {job.seed}", console) as progress:
         try:
-            record = room.execute(job, where, progress)
+            record = room.execute(job, where, progress, save_seconds)
         except room.DivergedError as error:
             typer.echo(f"perdure: {error}", err=True)
             return False
@@ -135,14 +161,14 @@ def _execute(job: Any, where: Path, results: list[dict[str, Any]], quiet: bool) 
     return True
 
 
-def _folder(out: Path, data: Any, learner: str, seed: int, order: int | None) -> Path:
+def _folder(out: Path, data: Any, learner: str, order: int | None) -> Path:
     from perdure.tasks import describe, names  # noqa: PLC0415
 
     default = describe(data.name).scenario if data.name in names() else "class"
     parts = [Path(data.name).stem]
     parts += [data.scenario] if data.scenario != default else []
     parts += [f"order-{order}"] if order is not None else []
-    return out / "-".join(parts) / learner / f"seed-{seed}"
+    return out / "-".join(parts) / learner
 
 
 def _set_threads(threads: int | None) -> None:

@@ -9,13 +9,16 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from perdure.errors import InputError, nearest
-from perdure.learners.learner import REGISTRY, Learner
+from perdure.learners.learner import REGISTRY, Context, Learner
 from perdure.learners.loop import DivergedError, Run, execute
 from perdure.learners.progress import Position, Progress
-from perdure.learners.protocols import Protocol, protocol_for
+from perdure.learners.protocols import Choice, Protocol, choose, protocol_for
 from perdure.learners.training import Training
+from perdure.learners.tuning import tune
 
 __all__ = [
+    "Choice",
+    "Context",
     "DivergedError",
     "Learner",
     "Position",
@@ -23,10 +26,12 @@ __all__ = [
     "Protocol",
     "Run",
     "Training",
+    "choose",
     "execute",
     "get",
     "names",
     "protocol_for",
+    "tune",
 ]
 
 # Every file of this folder is looked at, so that a new method is one new file.

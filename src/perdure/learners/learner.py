@@ -44,7 +44,12 @@ class Learner:
     """
 
     name: ClassVar[str] = ""
-    score_explained: ClassVar[str] = "logits"
+    trains_all: ClassVar[bool] = False
+    """Whether the method learns all tasks in one step (a reference, not a sequence)."""
+    published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Published settings by benchmark: the method's own, and the training's where they differ from the benchmark's protocol."""
+    search: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """What tuning varies besides the rate: lowest and highest value, on a logarithmic scale."""
 
     @dataclass(frozen=True)
     class Settings:
@@ -61,6 +66,7 @@ class Learner:
         self.settings = settings
         self.net = context.net
         self.visited: list[int] = []
+        self.rate = 0.0  # the loop sets the rate of the epoch here
         self._barriers = _barriers(context.benchmark, context.device)
         self._not_saved = frozenset(vars(self)) | {"_not_saved"}
 
@@ -74,6 +80,10 @@ class Learner:
             setattr(self, name, unpacked(value, getattr(self, name, None), self))
 
     # What a method may define.
+
+    @classmethod
+    def check(cls, settings: Any, benchmark: Benchmark) -> None:
+        """Refuse settings that do not fit the benchmark, before anything is written."""
 
     def begin(self) -> None:
         """Prepare what lives as long as the run."""
@@ -126,7 +136,18 @@ class Learner:
         Task-incrementally only the outputs of the example's own task take part, as if each task had its own head (Hsu et al.
         2018); mammoth instead trains over all outputs and masks only when it evaluates.
         """
-        return F.cross_entropy(logits if self._barriers is None else logits + self._barriers[y], y)
+        return F.cross_entropy(self.own_outputs(logits, y), y)
+
+    def own_outputs(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the logits with the outputs of other tasks than the example's own at minus infinity, task-incrementally."""
+        return logits if self._barriers is None else logits + self._barriers[y]
+
+    def among_seen(self, logits: Tensor, task: int) -> Tensor:
+        """Return the logits with classes never trained at minus infinity, class-incrementally."""
+        benchmark = self.context.benchmark
+        if benchmark.scenario != "class":
+            return logits
+        return masked(logits, [unit for seen in {*self.visited, task} for unit in benchmark.tasks[seen].classes])
 
     def snapshot(self) -> nn.Module:
         """Return a frozen copy of the network in evaluation mode; its passes are metered like the network's own."""
@@ -149,7 +170,7 @@ def packed(value: Any) -> Any:
 def unpacked(tree: Any, present: Any, learner: Learner) -> Any:
     """Return the value that `packed` took apart; ``present`` is what ``begin`` put in its place."""
     if hasattr(present, "load_state"):
-        present.load_state(tree)
+        present.load_state(unpacked(tree, None, learner))
         return present
     if isinstance(tree, dict) and "@network" in tree:
         network = learner.snapshot()
@@ -189,9 +210,16 @@ def make_settings(learner: type[Learner], given: Mapping[str, Any]) -> Any:
             known = nearest(name, list(kinds)) if kinds else "it has none"
             raise InputError(f"{learner.name}: there is no setting {name!r}; {known}")
         try:
-            values[name] = kinds[name](value)
+            values[name] = _converted(value, kinds[name])
         except (TypeError, ValueError):
             raise InputError(
                 f"{learner.name}: setting {name!r} must be a {kinds[name].__name__}, got {value!r}"
             ) from None
     return learner.Settings(**values)
+
+
+def _converted(value: Any, kind: type) -> Any:
+    """Return the value as a type; a fraction of a whole number is an error, not rounded."""
+    if kind is int and isinstance(value, float) and not value.is_integer():
+        raise ValueError
+    return kind(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from perdure.learners.meter import Meter, example_cost
 from perdure.learners.progress import SILENT, Position, Progress
 from perdure.learners.training import Training
 from perdure.record import Record, Recorder
+from perdure.record.files import alone, remove_litter
 from perdure.record.state import STATE, load_state, save_state
 from perdure.tasks import Benchmark
 
 SAVE_SECONDS = 30.0
+NetworkMaker = Callable[[tuple[int, ...], int], nn.Module]
 
 
 class DivergedError(InputError):
@@ -38,22 +40,50 @@ class Run:
 
     benchmark: Benchmark
     learner: type[Learner]
-    network: str = "small-conv"
+    network: str | NetworkMaker = "small-conv"
+    """A name, or a function (input shape, outputs) -> network of your own."""
     width: int | None = None
     training: Training = field(default_factory=Training)
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     device: str = "cpu"
+    tuning_trials: int = 0
+    """How many trials on validation data chose the settings; for the record."""
+
+    @property
+    def curriculum(self) -> tuple[int, ...]:
+        """The steps: the benchmark's visits, or a single one for a learner of all tasks at once."""
+        return (0,) if self.learner.trains_all else self.benchmark.curriculum
 
     def make_network(self, seed: int) -> nn.Module:
-        """Return a new network for this benchmark."""
-        return nets.build(
-            self.network,
-            input_shape=self.benchmark.input_shape,
-            outputs=self.benchmark.outputs,
-            seed=seed,
-            width=self.width,
-        ).to(self.device)
+        """Return a new network for this benchmark, its parameters drawn from the seed alone."""
+        shape, outputs = self.benchmark.input_shape, self.benchmark.outputs
+        if isinstance(self.network, str):
+            built: nn.Module = nets.build(self.network, input_shape=shape, outputs=outputs, seed=seed, width=self.width)
+        else:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                built = self.network(shape, outputs)
+            _check_outputs(built, shape, outputs)
+        return built.to(self.device)
+
+    @property
+    def network_name(self) -> str:
+        """How the record calls the network."""
+        return (
+            self.network if isinstance(self.network, str) else f"{self.network.__module__}.{self.network.__qualname__}"
+        )
+
+
+def _check_outputs(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
+    training = network.training
+    with torch.inference_mode():
+        found = tuple(network.eval()(torch.zeros(2, *shape)).shape)
+    network.train(training)
+    if found != (2, outputs):
+        raise InputError(
+            f"network: for two examples of shape {shape} expected outputs of shape (2, {outputs}), got {found}"
+        )
 
 
 def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_seconds: float = SAVE_SECONDS) -> Record:
@@ -64,28 +94,43 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
     """
     path = Path(path)
     settings = make_settings(run.learner, run.settings)
-    recorder = Recorder(
+    # Before the record exists: a corrected call would find other settings in it, and be refused.
+    run.learner.check(settings, run.benchmark)
+    if run.training.patience and any(task.validation is None for task in run.benchmark.tasks):
+        raise InputError("patience needs validation data; set some aside (--validation 0.1)")
+    path.mkdir(parents=True, exist_ok=True)
+    with alone(path), torch.random.fork_rng(devices=[]):
+        remove_litter(path)
+        recorder = _recorder(run, settings, path)
+        if recorder.next_step < len(run.curriculum):
+            Loop(run, settings, recorder, progress, save_seconds).go()
+        state = path / STATE
+        state.unlink(missing_ok=True)
+        if state.parent.exists():
+            state.parent.rmdir()
+    return Record.open(path)
+
+
+def _recorder(run: Run, settings: Any, path: Path) -> Recorder:
+    return Recorder(
         path,
         [task.name for task in run.benchmark.tasks],
-        curriculum=run.benchmark.curriculum,
+        curriculum=run.curriculum,
+        trains_all=run.learner.trains_all,
         learner=run.learner.name,
         benchmark=run.benchmark.name,
         scenario=run.benchmark.scenario,
         seed=run.seed,
-        settings={**run.training.to_json(), **asdict(settings)},
-        network={"name": run.network, "width": run.width},
+        settings={**run.training.to_json(), **asdict(settings), "tuning_trials": run.tuning_trials},
+        network={"name": run.network_name, "width": run.width},
         provenance={**run.benchmark.provenance, "fingerprint": run.benchmark.fingerprint()},
         lifetime_bits=run.benchmark.lifetime_bits,
         hardware={"device": run.device, "threads": torch.get_num_threads()},
         resume=True,
     )
-    if recorder.next_step < len(run.benchmark.curriculum):
-        with torch.random.fork_rng(devices=[]):
-            _Loop(run, settings, recorder, progress, save_seconds).go()
-    return Record.open(path)
 
 
-class _Loop:
+class Loop:
     """One run in flight: the learner, the position, and all randomness."""
 
     def __init__(self, run: Run, settings: Any, recorder: Recorder, progress: Progress, save_seconds: float) -> None:
@@ -127,23 +172,22 @@ class _Loop:
             self.recorder.before_training(accuracies(self.learner, []))
         else:
             raise InputError(f"{self.recorder.path}: the state to go on from is gone; remove the record and run again")
-        while self.position["step"] < len(self.run.benchmark.curriculum):
+        while self.position["step"] < len(self.run.curriculum):
             self._step()
-        state_file.unlink(missing_ok=True)
-        if state_file.parent.exists():
-            state_file.parent.rmdir()
 
     def _step(self) -> None:
         """Train one step of the curriculum, or what is left of it, and record it."""
         step = self.position["step"]
-        task = self.run.benchmark.curriculum[step]
+        task = self.run.curriculum[step]
         if not self.position["trained"]:
             data = TrainingData(
                 self.learner.training_examples(task), self.learner.context.preparation, self.learner.context.device
             )
             self._train(step, task, data)
             self.learner.after_task(step, task)
-            self.learner.visited.append(task)
+            # Read here and not at the last batch: importances are paid for after it.
+            self.cost |= {"operations": self.meter.operations}
+            self.learner.visited += self._trained_by(task)
             self.position |= {"trained": True}
             self.optimizer, self.best = None, {}
             # Saved before it is recorded: if the record lacks the step after a crash, it is evaluated again and recorded.
@@ -172,19 +216,21 @@ class _Loop:
         done = self.position["epoch"] * batches + self.position["batch"]
         self.progress.begin_task(self._where(step, batches), done)
         for epoch in range(self.position["epoch"], training.epochs):
+            self.learner.rate = training.rate(epoch)
             for group in self.optimizer.param_groups:
-                group["lr"] = training.rate(epoch)
-            self._epoch(step, task, epoch, data, self.optimizer)
+                group["lr"] = self.learner.rate
+            self.epoch(step, task, epoch, data, self.optimizer)
             self.position |= {"epoch": epoch + 1, "batch": 0}
             if training.patience and self._should_stop(task):
                 break
             self._save()
         if self.best:
             self.net.load_state_dict(self.best["weights"])
-        own = len(self.run.benchmark.tasks[task].train)
-        self.cost |= {"operations": self.meter.operations, "passes": self.example_cost * own}
+        own = len(data) if self.learner.trains_all else len(self.run.benchmark.tasks[task].train)
+        self.cost |= {"passes": self.example_cost * own}
 
-    def _epoch(self, step: int, task: int, epoch: int, data: TrainingData, optimizer: torch.optim.Optimizer) -> None:
+    def epoch(self, step: int, task: int, epoch: int, data: TrainingData, optimizer: torch.optim.Optimizer) -> None:
+        """Learn the batches of an epoch that are left."""
         learner, generator = self.learner, self.generator
         every = self.run.training.evaluate_every
         order = data.order(self.run.seed, step, epoch, self.run.training.batch_size)
@@ -204,7 +250,7 @@ class _Loop:
             learner.after_step(batch)
             self.progress.batch(epoch, value)
             if every and (epoch * len(order) + index + 1) % every == 0:
-                measured = accuracies(learner, [*learner.visited, task])
+                measured = accuracies(learner, [*learner.visited, *self._trained_by(task)])
                 self.evaluations.append((epoch * len(order) + index + 1, measured))
             if time.monotonic() - self.saved_at > self.save_seconds:
                 self.position |= {"epoch": epoch, "batch": index + 1}
@@ -212,20 +258,24 @@ class _Loop:
         self.position |= {"batch": 0}
 
     def _should_stop(self, task: int) -> bool:
-        """Keep the best weights by validation accuracy on this task, and say whether patience is over."""
-        score = accuracies(self.learner, [*self.learner.visited, task], validation=True)[task]
-        if math.isnan(score):
-            raise InputError("patience needs validation data; set some aside (--validation 0.1)")
+        """Keep the best weights by validation accuracy on what is trained, and say whether patience is over."""
+        trained = self._trained_by(task)
+        measured = accuracies(self.learner, [*self.learner.visited, *trained], validation=True)
+        score = sum(measured[one] for one in trained) / len(trained)
         if not self.best or score > self.best["score"]:
             self.best = {"score": score, "waited": 0, "weights": copy.deepcopy(self.net.state_dict())}
         else:
             self.best["waited"] += 1
         return bool(self.best["waited"] >= self.run.training.patience)
 
+    def _trained_by(self, task: int) -> list[int]:
+        """Return the tasks that a step on this one trains: all of them for a learner of all at once."""
+        return list(range(len(self.run.benchmark.tasks))) if self.learner.trains_all else [task]
+
     def _where(self, step: int, batches: int) -> Position:
         benchmark = self.run.benchmark
-        name = benchmark.tasks[benchmark.curriculum[step]].name
-        return Position(step, len(benchmark.curriculum), name, self.run.training.epochs, batches)
+        name = "all tasks" if self.learner.trains_all else benchmark.tasks[self.run.curriculum[step]].name
+        return Position(step, len(self.run.curriculum), name, self.run.training.epochs, batches)
 
     def _save(self) -> None:
         save_state(

@@ -38,9 +38,10 @@ class Training:
         for name, lowest in (("epochs", 1), ("batch_size", 1), ("patience", 0), ("evaluate_every", 0)):
             if getattr(self, name) < lowest:
                 raise InputError(f"{name}: expected at least {lowest}, got {getattr(self, name)}")
-        if not self.lr > 0:
-            raise InputError(f"lr: expected a positive number, got {self.lr}")
-        for name in ("momentum", "weight_decay", "decay"):
+        for name in ("lr", "decay"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}: expected a positive number, got {getattr(self, name)}")
+        for name in ("momentum", "weight_decay"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name}: expected a number of at least 0, got {getattr(self, name)}")
         if self.optimizer not in get_args(Optimizer):

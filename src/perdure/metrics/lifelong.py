@@ -246,7 +246,9 @@ def _terminal(curve: Curve) -> float | None:
 
 def _saturation(curve: Curve) -> tuple[float, int]:
     averaged = smooth(curve)
-    return float(averaged.max()), int(averaged.argmax())
+    level = float(averaged.max())
+    # Mirrored windows hold the same numbers in another order: their means differ by rounding alone.
+    return level, int(np.flatnonzero(averaged >= level - 1e-12 * abs(level))[0])
 
 
 def _recovery(before: Curve, after: Curve) -> float:

@@ -81,8 +81,8 @@ def from_table(table: ArrayLike, curriculum: Sequence[int]) -> Run:
     rows = np.asarray(table, dtype=float)
     if rows.ndim != 2 or len(rows) != len(curriculum) + 1:
         raise InputError(
-            f"table: its shape is {rows.shape}, expected {len(curriculum) + 1} rows (before training, then after "
-            "each step of the curriculum) and one column for each task"
+            f"table: its shape is {rows.shape}, expected {len(curriculum) + 1} rows (first before training, "
+            "then after each step) and one column for each task"
         )
     if any(not 0 <= task < rows.shape[1] for task in curriculum):
         raise InputError(f"curriculum: {list(curriculum)} names a task outside 0..{rows.shape[1] - 1}")

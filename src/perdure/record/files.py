@@ -7,8 +7,10 @@ import io
 import json
 import math
 import os
+import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,32 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def remove_litter(folder: Path) -> None:
+    """Remove the temporary files that a killed writer left at or below a folder that nobody else is writing to."""
+    for partial in folder.rglob(".*.tmp"):
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; a second one is refused. The lock goes with the process and leaves no file."""
+    if sys.platform == "win32":  # it has no such lock; two processes on one record are then the user's to avoid
+        yield
+        return
+    import fcntl  # noqa: PLC0415
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise InputError(
+            f"{folder}: another process is working on this record; wait for it or choose another folder"
+        ) from None
+    finally:
+        os.close(handle)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,10 @@ class Measurements:
     lifetime_bits: float | None = None
     benchmark: str = ""
     task_names: tuple[str, ...] = ()
+    is_reference: bool = False
+    """All tasks were learned in one step: a row to compare with, not a sequence."""
+    conditions: Mapping[str, object] = field(default_factory=dict)
+    """What runs that are averaged must share: settings and network."""
     evaluations: Evaluations | None = None
     """More than one evaluation a step, where they were taken."""
 

@@ -72,10 +72,12 @@ class Record:
             table=self.table,
             curriculum=manifest.curriculum[: manifest.steps_done],
             initial=self.initial,
+            is_reference=manifest.trains_all,
             cost=self.cost,
             lifetime_bits=manifest.lifetime_bits,
-            benchmark=manifest.benchmark,
+            benchmark=manifest.benchmark + (f" ({manifest.scenario}-incremental)" if manifest.scenario else ""),
             task_names=manifest.tasks,
+            conditions={**manifest.settings, **{f"network {key}": value for key, value in manifest.network.items()}},
             evaluations=self._all_evaluations() if self.within else None,
         )
 

@@ -42,6 +42,7 @@ class Recorder:
             train(net, task)
             recorder.after_task(net, accuracy=[evaluate(net, other) for other in range(5)])
 
+    ``trains_all`` marks a reference that learns all tasks in its one step.
     ``tasks`` is their number or their names; ``curriculum`` the tasks in the order they are visited (0-based), each once by
     default; ``lifetime_bits`` the storage of all training data, which SSS needs. A directory that already holds a record is
     refused unless ``resume=True``: then ``next_step`` says where to go on.
@@ -53,6 +54,7 @@ class Recorder:
         tasks: int | Sequence[str],
         *,
         curriculum: Sequence[int] | None = None,
+        trains_all: bool = False,
         learner: str = "own",
         benchmark: str = "own",
         scenario: str = "",
@@ -72,6 +74,7 @@ class Recorder:
             learner=learner,
             tasks=names,
             curriculum=check_curriculum(curriculum, len(names)),
+            trains_all=trains_all,
             benchmark=benchmark,
             scenario=scenario,
             seed=seed,

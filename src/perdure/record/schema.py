@@ -33,6 +33,7 @@ class Manifest:
     learner: str
     tasks: tuple[str, ...]
     curriculum: tuple[int, ...]
+    trains_all: bool = False
     benchmark: str = ""
     scenario: str = ""
     seed: int | None = None

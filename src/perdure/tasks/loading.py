@@ -15,7 +15,7 @@ from perdure.tasks.download import data_folder
 from perdure.tasks.folders import folder_source
 from perdure.tasks.sequence import Plan, split_by_class
 from perdure.tasks.tables import table_source
-from perdure.tasks.tiny_imagenet import tiny_imagenet_source
+from perdure.tasks.tiny_imagenet import is_tiny_imagenet, tiny_imagenet_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def load(
     name = os.fspath(name)
     given = Path(name).expanduser()
     known = name in registry.names()
-    if not known and not given.exists():
+    if not known and (not name or not given.exists()):
         raise InputError(_unknown(name))
 
     def plan(default: Scenario, count: int) -> Plan:
@@ -95,7 +95,7 @@ def _own_data(path: Path) -> Source:
         return table_source(path)
     if path.is_dir() or path.suffix in {".zip", ".tar"}:
         files = open_files(path)
-        return tiny_imagenet_source(files) if files.find("wnids.txt") else folder_source(files)
+        return tiny_imagenet_source(files) if is_tiny_imagenet(files) else folder_source(files)
     raise InputError(f"{path}: a {path.suffix or 'nameless'} file, expected .npz, .csv, .tsv, .data, .zip or a folder")
 
 

@@ -144,20 +144,22 @@ def _number(cell: str) -> float | None:
 
 def _encode(place: str, name: str, cells: tuple[str, ...], lines: list[int]) -> tuple[NDArray[np.float32], list[str]]:
     """Return a column's features: itself, or one for each of its values."""
-    numbers = [_number(cell) for cell in cells]
-    missing = [cell.lower() in _MISSING for cell in cells]
-    if all(number is not None or gone for number, gone in zip(numbers, missing, strict=True)) and not all(missing):
-        if any(missing):
+    values, codes = np.unique(np.array(cells), return_inverse=True)  # few, and slow to look at
+    numbers = np.array([np.nan if (number := _number(value)) is None else number for value in values])
+    missing = np.array([value.lower() in _MISSING for value in values])
+    if not (np.isnan(numbers) & ~missing).any() and not missing.all():
+        gone = missing[codes]
+        if gone.any():
             raise InputError(
-                f"{place}: {sum(missing)} of {len(cells)} numbers are missing, the first in line"
-                f" {lines[missing.index(True)]}: fill them in or leave these rows out"
+                f"{place}: {gone.sum()} of {len(cells)} numbers are missing, the first in line"
+                f" {lines[gone.argmax()]}: fill them in or leave these rows out"
             )
-        return np.array(numbers, dtype=np.float32)[:, None], [name]
-    words = np.array(["missing" if gone else cell for cell, gone in zip(cells, missing, strict=True)])
-    values, codes = np.unique(words, return_inverse=True)
+        return numbers[codes].astype(np.float32)[:, None], [name]
+    words = np.where(missing, "missing", values)
+    values, merged = np.unique(words, return_inverse=True)
     if len(values) > _MOST_CATEGORIES:
         raise InputError(f"{place}: {len(values)} different words, more than {_MOST_CATEGORIES}: leave the column out")
-    return np.eye(len(values), dtype=np.float32)[codes], [f"{name}={value}" for value in values]
+    return np.eye(len(values), dtype=np.float32)[merged[codes]], [f"{name}={value}" for value in values]
 
 
 def read_tv_news(folder: Path, progress: bool) -> Source:

@@ -92,6 +92,12 @@ def read_boxes(files: Files | str | Path) -> dict[str, Box]:
     return boxes
 
 
+def is_tiny_imagenet(files: Files) -> bool:
+    """Tell the layout by its list of classes, at the top or one folder below it as in the official zip."""
+    listing = files.find("wnids.txt")
+    return listing is not None and listing.count("/") <= 1
+
+
 def _root(files: Files) -> str:
     listing = files.find("wnids.txt")
     if listing is None:

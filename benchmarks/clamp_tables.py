@@ -47,7 +47,7 @@ def study(data: clamp_data.DataSet) -> Study:
         surrogate.fit(data.values, data.curriculum, algorithms=data.algorithms, tasks=data.tasks), REPLICATES
     )
     exact = surrogate.fit(data.values, data.curriculum, "least-squares", algorithms=data.algorithms)
-    adam = surrogate.fit(data.values, data.curriculum, "adam", starts=1, algorithms=data.algorithms)
+    adam = surrogate.fit(data.values, data.curriculum, "adam", starts=1, forecast=False, algorithms=data.algorithms)
     points = draws(fit, DRAWS, np.random.default_rng(0))
     return Study(data, fit, exact, adam, property_arrays(fit.coordinates, points))
 

@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
     from perdure.surrogate import Fit, RankComparison
 
+LABEL_WIDTH = 22
+CELL_WIDTH = 23
+"""Columns of a terminal for a row's name, and for an estimate with its interval and the table's lines."""
+
 
 def print_fit(fit: Fit, console: Console) -> None:
     """Print properties with intervals, the paper's form beside them, transfer, difficulty, and the diagnostics in words."""
     console.print(_algorithms(fit))
-    console.print(_tasks(fit))
+    for columns in _that_fit(len(fit.problem.tasks), console):
+        console.print(_tasks(fit, columns))
     console.print(f"95 % intervals: {fit.interval_kind}. °: not determined by the data alone.", highlight=False)
     for line in describe(fit):
         console.print(line, highlight=False, style="yellow" if line.startswith("warning") else None, markup=False)
@@ -84,33 +89,41 @@ def _algorithms(fit: Fit) -> Table:
     return table
 
 
-def _tasks(fit: Fit) -> Table:
+def _that_fit(tasks: int, console: Console) -> list[range]:
+    """Return the tasks in groups whose columns fit side by side, an estimate with its interval unbroken in each."""
+    group = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
+    return [range(start, min(start + group, tasks)) for start in range(0, tasks, group)]
+
+
+def _tasks(fit: Fit, columns: range) -> Table:
     tasks = fit.problem.tasks
     table = Table(header_style="bold", title="transfer: row trains, column is evaluated, own task = 1")
     table.add_column("trained")
-    for name in tasks:
-        table.add_column(name, justify="right")
+    for column in columns:
+        table.add_column(tasks[column], justify="right")
     for row, name in enumerate(tasks):
-        cells = [_estimate(fit, "transfer", (row, column)) for column in range(len(tasks))]
-        table.add_row(name, *cells)
+        table.add_row(name, *(_estimate(fit, "transfer", (row, column)) for column in columns))
     table.add_section()
-    table.add_row("difficulty", *(_estimate(fit, "difficulty", column) for column in range(len(tasks))))
-    table.add_row("paper's d", *(_number(value) for value in fit.paper.difficulty), style="dim")
+    table.add_row("difficulty", *(_estimate(fit, "difficulty", column) for column in columns))
+    table.add_row("paper's d", *(_number(fit.paper.difficulty[column]) for column in columns), style="dim")
     return table
 
 
 def _print_prediction(prediction: Any, console: Console) -> None:
     order = ", ".join(str(task + 1) for task in prediction.curriculum)
-    table = Table(header_style="bold", title=f"predicted performance after {order}")
-    table.add_column("algorithm")
-    for name in prediction.tasks:
-        table.add_column(name, justify="right")
-    for place, algorithm in enumerate(prediction.algorithms):
-        ends = zip(
-            prediction.curves[place, :, -1], prediction.low[place, :, -1], prediction.high[place, :, -1], strict=True
-        )
-        table.add_row(algorithm, *(f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in ends))
-    console.print(table)
+    for columns in _that_fit(len(prediction.tasks), console):
+        table = Table(header_style="bold", title=f"predicted performance after {order}")
+        table.add_column("algorithm")
+        for column in columns:
+            table.add_column(prediction.tasks[column], justify="right")
+        for place, algorithm in enumerate(prediction.algorithms):
+            cells = []
+            for column in columns:
+                ends = (prediction.curves, prediction.low, prediction.high)
+                value, low, high = (values[place, column, -1] for values in ends)
+                cells.append(f"{value:.2f} [{low:.2f}, {high:.2f}]")
+            table.add_row(algorithm, *cells)
+        console.print(table)
     if prediction.guessed:
         guessed = ", ".join(prediction.tasks[task] for task in prediction.guessed)
         console.print(f"warning: never trained in the curves, so guessed: {guessed}", style="yellow", highlight=False)

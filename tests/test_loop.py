@@ -21,6 +21,7 @@ from perdure.learners.learner import Learner
 from perdure.learners.meter import Meter, example_cost
 from perdure.learners.training import Training
 from perdure.record import files as record_files
+from tests.crashes import Crash, contents, crash_at_write
 
 DIGITS = tasks.load("split-digits", per_class=20, validation=0.2)
 QUICK = Training(epochs=2, batch_size=16, lr=0.05)
@@ -28,31 +29,6 @@ QUICK = Training(epochs=2, batch_size=16, lr=0.05)
 
 def quick(learner="naive", benchmark=DIGITS, **more) -> learners.Run:
     return learners.Run(benchmark, learners.get(learner), **{"training": QUICK, "width": 4, **more})
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-class Crash(BaseException):
-    """Stands for kill -9: nothing may catch it and tidy up."""
-
-
-def crash_at_write(monkeypatch, number: int, after: bool) -> None:
-    """Let the process die at the given atomic write, just before or just after the file is in place."""
-    left = [number]
-    real = record_files.write_atomically
-
-    def write(path: Path, content: bytes) -> None:
-        left[0] -= 1
-        if left[0] == 0 and not after:
-            raise Crash
-        real(path, content)
-        if left[0] == 0:
-            raise Crash
-
-    for module in ("record.files", "record.tensors", "record.state"):
-        monkeypatch.setattr(f"perdure.{module}.write_atomically", write)
 
 
 @pytest.mark.parametrize("learner", ["naive", "cumulative"])

@@ -1,0 +1,88 @@
+"""Benchmarks of a few numbers and learners outside the loop, for tests that compute by hand."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from perdure import learners
+from perdure.learners.data import Batch, Preparation
+from perdure.learners.learner import make_settings
+from perdure.learners.meter import Meter
+from perdure.tasks import Benchmark, Examples, Scenario, Task
+
+CPU = torch.device("cpu")
+
+
+def table(
+    tasks: Sequence[tuple[Any, Any]], classes: Sequence[tuple[int, ...]], scenario: Scenario = "class"
+) -> Benchmark:
+    """Return a benchmark of features that reach the network as they are, from (x, y) of each task."""
+    made = []
+    for i, (x, y) in enumerate(tasks):
+        examples = Examples(np.asarray(x, np.float32), np.asarray(y, np.int64))
+        made.append(Task(str(i + 1), classes[i], train=examples, test=examples))
+    features = made[0].train.x.shape[1]
+    return Benchmark(
+        name="small",
+        tasks=tuple(made),
+        scenario=scenario,
+        outputs=1 + max(unit for units in classes for unit in units),
+        curriculum=tuple(range(len(made))),
+        mean=(0.0,) * features,
+        std=(1.0,) * features,
+        seed=0,
+    )
+
+
+def make_learner(
+    name: str,
+    benchmark: Benchmark,
+    net: nn.Module,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    device: torch.device = CPU,
+) -> Any:
+    """Return a learner that has begun, at a rate of 0.01."""
+    kind = learners.get(name)
+    context = learners.Context(
+        net=net,
+        make_network=lambda _: net,
+        benchmark=benchmark,
+        preparation=Preparation(benchmark, device),
+        generator=torch.Generator().manual_seed(seed),
+        meter=Meter(),
+        device=device,
+        seed=seed,
+    )
+    learner = kind(context, make_settings(kind, settings or {}))
+    learner.begin()
+    learner.rate = 0.01
+    return learner
+
+
+def batch_of(benchmark: Benchmark, task: int, count: int | None = None) -> Batch:
+    """Return the first examples of a task as a training batch."""
+    train = benchmark.tasks[task].train
+    raw = torch.from_numpy(train.x[:count])
+    return Batch(Preparation(benchmark, CPU).normalised(raw), torch.from_numpy(train.y[:count]), raw, task)
+
+
+def move(net: nn.Module, seed: int, by: float = 0.3) -> None:
+    """Move every parameter by a random amount, as training would."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=by)
+
+
+def zero_gradients(net: nn.Module) -> None:
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+
+
+def gradients(net: nn.Module) -> dict[str, torch.Tensor]:
+    found = {name: parameter.grad for name, parameter in net.named_parameters()}
+    return {name: gradient.clone() for name, gradient in found.items() if gradient is not None}

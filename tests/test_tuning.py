@@ -12,7 +12,6 @@ from perdure.errors import InputError
 from perdure.learners.training import Training
 from perdure.learners.tuning import with_settings
 from perdure.reproduce import STUDIES, run_study, table, write_results
-from perdure.reproduce import classic_learners as study_module
 
 DIGITS = tasks.load("split-digits", per_class=20, validation=0.25)
 
@@ -110,10 +109,12 @@ def test_the_command_tunes_and_records_it(perdure, tmp_path):
     assert record.manifest.provenance["validation"] == 0.1
 
 
-def test_the_table_of_learners_is_made_by_one_call(tmp_path, monkeypatch):
+def test_the_table_of_learners_is_made_by_one_call(tmp_path):
     small = replace(
         STUDIES["split-mnist"],
+        name="small",
         benchmark="split-digits",
+        learners=("naive", "joint", "rehearsal"),
         per_class=12,
         network="small-conv",
         width=4,
@@ -121,7 +122,6 @@ def test_the_table_of_learners_is_made_by_one_call(tmp_path, monkeypatch):
         trials=1,
         seeds=2,
     )
-    monkeypatch.setattr(study_module, "CLASSIC", ("naive", "joint", "rehearsal"))
     audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
     assert [entry.learner for entry in audit.learners] == ["naive", "joint", "rehearsal"]
     text = table(small, audit, tmp_path)
@@ -130,5 +130,5 @@ def test_the_table_of_learners_is_made_by_one_call(tmp_path, monkeypatch):
     assert [row.split("`")[1] for row in rows] == ["naive", "joint", "rehearsal"]
     assert rows[0].endswith("| 1.00 |")
     assert rows[1].count("–") == 11  # a reference row has an average accuracy only
-    naive = list((tmp_path / "split-digits/naive").glob("seed-*"))
+    naive = list((tmp_path / "small/naive").glob("seed-*"))
     assert len(naive) == 2

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.metrics import Interval
-from perdure.record.files import read_json, write_json
+from perdure.record.files import read_versioned, write_json
 
 SCHEMA = 1
 FILE = "audit.json"
@@ -132,13 +132,7 @@ class Audit:
     def load(cls, path: str | Path) -> Audit:
         """Read an audit; a newer schema or a foreign file is refused."""
         path = Path(path)
-        value = read_json(path)
-        if not isinstance(value, dict) or not isinstance(value.get("schema"), int):
-            raise InputError(f"{path}: this is not a perdure audit (no schema number)")
-        if value["schema"] > SCHEMA:
-            raise InputError(
-                f"{path}: written in schema {value['schema']}, this perdure reads up to {SCHEMA}; install a newer perdure"
-            )
+        value = read_versioned(path, "audit", SCHEMA)
         try:
             return cls.from_json(value)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

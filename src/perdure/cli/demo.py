@@ -8,14 +8,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+LEARNERS = ("naive", "ewc", "rehearsal", "cumulative")
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where records, audit and page go.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(help="Runs of each learner.", min=1)] = 3,
 ) -> None:
-    """Train two learners on Split Digits, audit them and write a report.
+    """Train four learners on Split Digits, audit them and write a report.
 
-    naive just keeps training and forgets; cumulative trains anew on everything and shows what was possible.
+    naive just keeps training and forgets; ewc holds on to the parameters that mattered; rehearsal keeps a few examples;
+    cumulative trains anew on everything and shows what was possible.
     """
     import torch  # noqa: PLC0415
 
@@ -29,7 +32,7 @@ def demo(
     console = Console()
     benchmark = tasks.load("split-digits")
     protocol = learners.protocol_for(benchmark)
-    for name in ("naive", "cumulative"):
+    for name in LEARNERS:
         for seed in range(seeds):
             run = learners.Run(
                 benchmark, learners.get(name), network=protocol.network, training=protocol.training, seed=seed

@@ -14,7 +14,9 @@ def reproduce(
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are.")] = None,
     out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("runs/reproduce"),
     page: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results/learners.md"),
-    only: Annotated[str | None, typer.Option(help="One study only: split-mnist or cifar10-small.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="One study only: split-mnist, cifar10-small or cifar10-small-task.")
+    ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
     """Tune and train the twelve classic learners and write their table.

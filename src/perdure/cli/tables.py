@@ -7,13 +7,16 @@ from rich.table import Table
 
 from perdure.audit import MEASURES, Audit, Interval, LearnerAudit
 
-PER_TABLE = 4
+LABEL_WIDTH = 26
+CELL_WIDTH = 26
+"""Columns of a terminal for a measure's name, and for a value with its interval."""
 
 
 def print_audit(audit: Audit, console: Console) -> None:
     """Print every measure and score, a column for each learner, and below them why something is missing."""
-    for start in range(0, len(audit.learners), PER_TABLE):
-        console.print(_table(audit, audit.learners[start : start + PER_TABLE]))
+    group = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
+    for start in range(0, len(audit.learners), group):
+        console.print(_table(audit, audit.learners[start : start + group]))
     for entry in audit.learners:
         for name, why in entry.reasons().items():
             console.print(f"[dim]{entry.learner}: {name} is missing: {why}[/dim]", highlight=False)

@@ -27,6 +27,7 @@ from perdure.record.state import STATE, load_state, save_state
 from perdure.tasks import Benchmark
 
 SAVE_SECONDS = 30.0
+EPOCH_SECONDS = 1.0
 NetworkMaker = Callable[[tuple[int, ...], int], nn.Module]
 
 
@@ -89,8 +90,8 @@ def _check_outputs(network: nn.Module, shape: tuple[int, ...], outputs: int) -> 
 def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_seconds: float = SAVE_SECONDS) -> Record:
     """Train through the whole curriculum and leave a record at ``path``; an unfinished record is taken up where it stopped.
 
-    The state is saved after each epoch and at the latest ``save_seconds`` after the last time. A finished record is returned
-    as it is.
+    The state is saved after each epoch (of at least a second) and within it ``save_seconds`` after the last time. A finished
+    record is returned as it is.
     """
     path = Path(path)
     settings = make_settings(run.learner, run.settings)
@@ -223,7 +224,7 @@ class Loop:
             self.position |= {"epoch": epoch + 1, "batch": 0}
             if training.patience and self._should_stop(task):
                 break
-            self._save()
+            self._save_after(min(self.save_seconds, EPOCH_SECONDS))
         if self.best:
             self.net.load_state_dict(self.best["weights"])
         own = len(data) if self.learner.trains_all else len(self.run.benchmark.tasks[task].train)
@@ -252,9 +253,8 @@ class Loop:
             if every and (epoch * len(order) + index + 1) % every == 0:
                 measured = accuracies(learner, [*learner.visited, *self._trained_by(task)])
                 self.evaluations.append((epoch * len(order) + index + 1, measured))
-            if time.monotonic() - self.saved_at > self.save_seconds:
-                self.position |= {"epoch": epoch, "batch": index + 1}
-                self._save()
+            self.position |= {"epoch": epoch, "batch": index + 1}
+            self._save_after(self.save_seconds)
         self.position |= {"batch": 0}
 
     def _should_stop(self, task: int) -> bool:
@@ -276,6 +276,11 @@ class Loop:
         benchmark = self.run.benchmark
         name = "all tasks" if self.learner.trains_all else benchmark.tasks[self.run.curriculum[step]].name
         return Position(step, len(self.run.curriculum), name, self.run.training.epochs, batches)
+
+    def _save_after(self, seconds: float) -> None:
+        """Save if the last time is so long ago."""
+        if time.monotonic() - self.saved_at > seconds:
+            self._save()
 
     def _save(self) -> None:
         save_state(

@@ -105,6 +105,18 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: line {error.lineno} is not JSON ({error.msg})") from None
 
 
+def read_versioned(path: Path, what: str, schema: int) -> dict[str, Any]:
+    """Return a JSON object of ours that names its schema; a foreign file or a newer schema is refused."""
+    value = read_json(path)
+    if not isinstance(value, dict) or not isinstance(value.get("schema"), int):
+        raise InputError(f"{path}: this is not a perdure {what} (no schema number)")
+    if value["schema"] > schema:
+        raise InputError(
+            f"{path}: written in schema {value['schema']}, this perdure reads up to {schema}; install a newer perdure"
+        )
+    return value
+
+
 def read_rows(path: Path) -> list[list[str]]:
     """Return the cells of a CSV file, blank lines left out; a row of another length than the first is refused."""
     rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(read_text(path))) if any(row)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perdure.errors import InputError
-from perdure.record.files import index_in, number_in, read_json, read_rows
+from perdure.record.files import index_in, number_in, read_rows, read_versioned
 from perdure.record.measurements import Cost, Evaluations, FloatArray, Measurements
 from perdure.record.schema import (
     ACCURACY,
@@ -116,13 +116,7 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
 
 def _read_manifest(path: Path) -> Manifest:
     file = path / MANIFEST
-    value = read_json(file)
-    if not isinstance(value, dict) or not isinstance(value.get("schema"), int):
-        raise InputError(f"{file}: this is not a perdure record (no schema number)")
-    if value["schema"] > SCHEMA:
-        raise InputError(
-            f"{file}: written in schema {value['schema']}, this perdure reads up to {SCHEMA}; install a newer perdure"
-        )
+    value = read_versioned(file, "record", SCHEMA)
     try:
         return _parse_manifest(value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

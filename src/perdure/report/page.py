@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import Environment, PackageLoader
 
 from perdure import __version__
 from perdure.audit import MEASURES, Audit, Interval
@@ -16,7 +16,7 @@ from perdure.record.files import write_atomically
 def write_page(audit: Audit, path: Path) -> Path:
     """Write the report of an audit as one HTML file and return its path."""
     environment = Environment(
-        loader=PackageLoader("perdure.report"), autoescape=select_autoescape(), trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("perdure.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["value"] = _value
     environment.filters["margin"] = _margin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from perdure.record import Record, find_records
 from perdure.record.files import read_json, write_atomically
 
 CLASSIC = ("naive", "cumulative", "joint", "l2", "ewc", "online-ewc", "si", "mas", "lwf", "rehearsal", "gem", "agem")
+PAPER = ("naive", "cumulative", "ewc", "lwf", "si")
 CRITERIA = ("average_accuracy", "forgetting", "A", "REM", "BWT+", "FWT", "MS", "SSS", "CE")
 
 
@@ -20,9 +22,11 @@ CRITERIA = ("average_accuracy", "forgetting", "A", "REM", "BWT+", "FWT", "MS", "
 class Study:
     """One benchmark and how every learner is trained on it; the tuning budget is the same for all."""
 
+    name: str
     title: str
     benchmark: str
-    file: str | None
+    scenario: tasks.Scenario
+    learners: tuple[str, ...]
     per_class: int
     network: str
     width: int | None
@@ -31,52 +35,65 @@ class Study:
     seeds: int
 
 
-STUDIES = {
-    "split-mnist": Study(
-        title="Split MNIST, class-incremental",
-        benchmark="split-mnist",
-        file=None,
-        per_class=1000,
-        network="mlp400",
-        width=None,
-        training=Training(epochs=4, batch_size=128, lr=0.001, optimizer="adam"),
-        trials=8,
-        seeds=5,
-    ),
-    "cifar10-small": Study(
-        title="Split CIFAR-10 (small), class-incremental",
-        benchmark="cifar10-small",
-        file="cifar10-small.npz",
-        per_class=100,
-        network="resnet18",
-        width=8,
-        training=Training(epochs=5, batch_size=32, lr=0.03),
-        trials=4,
-        seeds=3,
-    ),
-}
+_MNIST = Study(
+    name="split-mnist",
+    title="Split MNIST, class-incremental",
+    benchmark="split-mnist",
+    scenario="class",
+    learners=CLASSIC,
+    per_class=1000,
+    network="mlp400",
+    width=None,
+    training=Training(epochs=4, batch_size=128, lr=0.001, optimizer="adam"),
+    trials=8,
+    seeds=5,
+)
+_CIFAR = Study(
+    name="cifar10-small",
+    title="Split CIFAR-10 (small), class-incremental",
+    benchmark="cifar10-small.npz",
+    scenario="class",
+    learners=CLASSIC,
+    per_class=200,
+    network="small-conv",
+    width=16,
+    training=Training(epochs=8, batch_size=32, lr=0.002, optimizer="adam"),
+    trials=3,
+    seeds=3,
+)
+_CIFAR_TASK = replace(
+    _CIFAR,
+    name="cifar10-small-task",
+    title="Split CIFAR-10 (small), task-incremental: the paper's five strategies",
+    scenario="task",
+    learners=PAPER,
+)
+STUDIES = {study.name: study for study in (_MNIST, _CIFAR, _CIFAR_TASK)}
 
-Watcher = Callable[[str], Progress]
+Watcher = Callable[[str], AbstractContextManager[Progress]]
 
 
 def run_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) -> Audit:
     """Tune and train every learner; what is finished is left alone, so that the command can be stopped and repeated."""
-    where = study.benchmark if study.file is None else str((data_dir or Path()) / study.file)
-    benchmark = tasks.load(where, per_class=study.per_class, validation=0.2, tasks=5, data_dir=data_dir)
-    for name in CLASSIC:
-        folder = out / study.benchmark / name
+    where = study.benchmark if study.benchmark in tasks.names() else (data_dir or Path()) / study.benchmark
+    benchmark = tasks.load(
+        where, scenario=study.scenario, per_class=study.per_class, validation=0.2, tasks=5, data_dir=data_dir
+    )
+    for name in study.learners:
+        folder = out / study.name / name
         run = Run(benchmark, learners.get(name), network=study.network, width=study.width, training=study.training)
-        run = learners.tune(run, study.trials, folder / "tuning.json", watch(f"{name} tuning"))
+        with watch(f"{name} tuning") as progress:
+            run = learners.tune(run, study.trials, folder / "tuning.json", progress)
         for seed in range(study.seeds):
-            learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", watch(f"{name} seed {seed}"))
-    audit = audit_records(out / study.benchmark)
-    order = {name: place for place, name in enumerate(CLASSIC)}
-    return replace(audit, learners=tuple(sorted(audit.learners, key=lambda entry: order[entry.learner])))
+            with watch(f"{name} seed {seed}") as progress:
+                learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", progress)
+    audit = audit_records(out / study.name)
+    return replace(audit, learners=tuple(sorted(audit.learners, key=lambda entry: study.learners.index(entry.learner))))
 
 
 def table(study: Study, audit: Audit, out: Path) -> str:
     """Return the study as Markdown: accuracy, forgetting, the seven criteria, the scores, cost, and the settings used."""
-    records = [Record.open(path) for path in find_records([out / study.benchmark])]
+    records = [Record.open(path) for path in find_records([out / study.name])]
     lines = [f"## {study.title}", "", _protocol(study, records[0]), ""]
     header = ["learner", "average accuracy", "forgetting", *CRITERIA[2:], "W1", "W2", "W3", "multiply-adds / naive"]
     lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
@@ -105,8 +122,9 @@ def write_results(sections: list[str], path: Path) -> None:
         "# The twelve classic learners",
         "",
         "Made by `perdure reproduce classic-learners --data-dir DATA` (DATA holds `mnist.npz` and `cifar10-small.npz`).",
-        "Means over seeds with 95 % Student t intervals (half-widths after ±). Every learner had the same number of tuning trials,",
-        "judged on validation data only (a fifth of the training data). W1 to W3: CL_score. A dash: not defined for that learner.",
+        "Means over seeds with 95 % Student t intervals (half-widths after ±). Every learner had the same number of tuning",
+        "trials, judged on validation data only (a fifth of the training data). W1 to W3: CL_score. A dash: not defined for",
+        "that learner.",
         "",
     ]
     write_atomically(path, "\n".join([*intro, *sections]).encode())
@@ -136,6 +154,6 @@ def _operations(records: list[Record], learner: str) -> float:
 
 
 def _settings(out: Path, study: Study, entry: LearnerAudit) -> str:
-    trials = read_json(out / study.benchmark / entry.learner / "tuning.json")["trials"][: study.trials]
+    trials = read_json(out / study.name / entry.learner / "tuning.json")["trials"][: study.trials]
     best = max(trials, key=lambda trial: float(trial["validation_accuracy"]))
     return f"`{entry.learner}` " + ", ".join(f"{name} {value:.3g}" for name, value in best["settings"].items())

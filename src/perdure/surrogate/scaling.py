@@ -1,0 +1,95 @@
+"""Bring performance to where the model lives: 0 before training, at most 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perdure.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from perdure.surrogate.problem import Array
+
+METHODS = ("none", "percent", "maximum", "new2022")
+
+
+def scale(
+    curves: ArrayLike,
+    method: str = "none",
+    *,
+    chance: float | Sequence[float] | None = None,
+    references: Sequence[ArrayLike] | None = None,
+) -> Array:
+    """Return scaled curves (algorithms, tasks, points).
+
+    ``"none"`` leaves values, ``"percent"`` divides by 100, ``"maximum"`` divides by each task's largest
+    magnitude, ``"new2022"`` maps each task's minimum to 0 and maximum to 1 over the curves and, if given, the
+    single-task ``references`` (one list of values per task): New et al. 2022, whose range is 1 to 101.
+    ``chance``, in the units of the result before it, is then moved to 0 and 1 kept at 1: (x - chance) / (1 -
+    chance); with ``"maximum"`` it is subtracted, in the curves' own units, before the division.
+    """
+    values = np.array(curves, dtype=np.float64)
+    if method not in METHODS:
+        raise InputError(f"scale: {method!r} is unknown, {nearest(method, list(METHODS))}")
+    if values.ndim != 3:
+        raise InputError(f"curves: shape {values.shape}; expected (algorithms, tasks, points)")
+    if references is not None and method != "new2022":
+        raise InputError(f"references: given with scale {method!r}; only 'new2022' uses single-task runs")
+    offset = _per_task(chance, values.shape[1])
+    if method == "maximum":
+        values = values - offset
+        top = np.nanmax(np.abs(values), axis=(0, 2))
+        return np.asarray(values / np.where(top > 0, top, 1)[None, :, None])
+    if method == "percent":
+        values = values / 100
+    if method == "new2022":
+        values = _to_unit_range(values, references)
+    if chance is None:
+        return values
+    if not (offset < 1).all():
+        raise InputError(f"chance: {offset.max():.6g}; expected a value below 1, in the units of the scaled curves")
+    return np.asarray((values - offset) / (1 - offset))
+
+
+def scale_together(
+    blocks: Sequence[ArrayLike],
+    method: str = "none",
+    *,
+    chance: float | Sequence[float] | None = None,
+    references: Sequence[ArrayLike] | None = None,
+) -> list[Array]:
+    """Scale the curves of several curricula by one and the same factor for each task; see :func:`scale`."""
+    arrays = [np.array(block, dtype=np.float64) for block in blocks]
+    flat = [array.transpose(1, 0, 2).reshape(array.shape[1], -1) for array in arrays]
+    scaled = scale(np.hstack(flat)[None], method, chance=chance, references=references)[0]
+    parts = np.split(scaled, np.cumsum([part.shape[1] for part in flat])[:-1], axis=1)
+    return [
+        part.reshape(array.shape[1], array.shape[0], array.shape[2]).transpose(1, 0, 2)
+        for part, array in zip(parts, arrays, strict=True)
+    ]
+
+
+def _per_task(chance: float | Sequence[float] | None, tasks: int) -> Array:
+    level = np.asarray(0.0 if chance is None else chance, dtype=np.float64)
+    if level.ndim and level.shape != (tasks,):
+        raise InputError(f"chance: {level.size} values for {tasks} tasks; give one, or one per task")
+    return np.asarray(np.broadcast_to(level, (tasks,))[None, :, None])
+
+
+def _to_unit_range(values: Array, references: Sequence[ArrayLike] | None) -> Array:
+    low, high = np.nanmin(values, axis=(0, 2)), np.nanmax(values, axis=(0, 2))
+    if references is not None:
+        if len(references) != values.shape[1]:
+            raise InputError(
+                f"references: {len(references)} single-task runs for {values.shape[1]} tasks; give one per task"
+            )
+        singles = [np.asarray(single, dtype=np.float64) for single in references]
+        low = np.minimum(low, [np.nanmin(single) for single in singles])
+        high = np.maximum(high, [np.nanmax(single) for single in singles])
+    span = np.where(high > low, high - low, 1)
+    return np.asarray((values - low[None, :, None]) / span[None, :, None])

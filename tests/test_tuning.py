@@ -1,0 +1,134 @@
+"""Tuning looks at validation data only, spends what it is given, and can be stopped."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perdure import Record, learners, tasks
+from perdure.errors import InputError
+from perdure.learners.training import Training
+from perdure.learners.tuning import with_settings
+from perdure.reproduce import STUDIES, run_study, table, write_results
+
+DIGITS = tasks.load("split-digits", per_class=20, validation=0.25)
+
+
+def run(learner="ewc", benchmark=DIGITS, **training) -> learners.Run:
+    return learners.Run(
+        benchmark, learners.get(learner), width=4, training=Training(**{"epochs": 2, "lr": 0.05, **training})
+    )
+
+
+def with_other_test_data(benchmark: tasks.Benchmark) -> tasks.Benchmark:
+    """The same benchmark, its test labels shuffled: whoever looks at them decides otherwise."""
+    rng = np.random.default_rng(0)
+    shuffled = [
+        replace(task, test=tasks.Examples(task.test.x, rng.permutation(task.test.y))) for task in benchmark.tasks
+    ]
+    return replace(benchmark, tasks=tuple(shuffled))
+
+
+def test_the_first_trial_is_the_default_and_the_best_trial_wins(tmp_path):
+    tuned = learners.tune(run(), 4, tmp_path / "t.json")
+    saved = json.loads((tmp_path / "t.json").read_text())
+    trials = saved["trials"]
+    assert len(trials) == 4
+    assert trials[0]["settings"] == {"lr": 0.05, "strength": 100.0}
+    assert len({trial["settings"]["lr"] for trial in trials}) == 4
+    best = max(trials, key=lambda trial: trial["validation_accuracy"])
+    assert tuned.training.lr == best["settings"]["lr"]
+    assert tuned.settings["strength"] == best["settings"]["strength"]
+    assert tuned.tuning_trials == 4
+    again = learners.execute(
+        replace(
+            tuned, benchmark=replace(DIGITS, tasks=tuple(replace(t, test=t.validation or t.test) for t in DIGITS.tasks))
+        ),
+        tmp_path / "again",
+    )
+    assert again.table[-1].mean() == best["validation_accuracy"]
+    assert again.manifest.settings["tuning_trials"] == 4
+
+
+def test_test_data_play_no_part(tmp_path):
+    learners.tune(run(), 3, tmp_path / "a.json")
+    learners.tune(run(benchmark=with_other_test_data(DIGITS)), 3, tmp_path / "b.json")
+    assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
+
+
+def test_tuning_goes_on_after_its_finished_trials(tmp_path):
+    learners.tune(run(), 2, tmp_path / "t.json")
+    before = json.loads((tmp_path / "t.json").read_text())["trials"]
+    told: list[int] = []
+    learners.tune(run(), 3, tmp_path / "t.json", told=lambda number, _: told.append(number))
+    after = json.loads((tmp_path / "t.json").read_text())["trials"]
+    assert after[:2] == before
+    assert told == [3]
+    with pytest.raises(InputError, match="another search"):
+        learners.tune(run("si"), 3, tmp_path / "t.json")
+
+
+def test_a_trial_that_diverges_counts_as_nothing(tmp_path):
+    tuned = learners.tune(run("naive", lr=1e30), 2, tmp_path / "t.json")
+    trials = json.loads((tmp_path / "t.json").read_text())["trials"]
+    assert trials[0]["validation_accuracy"] == 0
+    assert tuned.tuning_trials == 2
+
+
+def test_validation_data_must_be_there(tmp_path):
+    with pytest.raises(InputError, match="tuning needs validation data"):
+        learners.tune(run(benchmark=tasks.load("split-digits", per_class=8)), 2, tmp_path / "t.json")
+
+
+def test_settings_of_training_and_method_are_told_apart():
+    changed = with_settings(run(), {"lr": 0.5, "strength": 3.0})
+    assert changed.training.lr == 0.5
+    assert changed.settings == {"strength": 3.0}
+
+
+def test_published_settings_are_the_defaults_and_the_user_has_the_last_word():
+    cifar = replace(DIGITS, name="split-cifar10")
+    choice = learners.choose(cifar, learners.get("lwf"), {}, {})
+    assert (choice.training.lr, choice.training.weight_decay, choice.training.epochs) == (0.01, 5e-4, 50)
+    assert choice.settings == {"alpha": 3.0}
+    choice = learners.choose(cifar, learners.get("lwf"), {"lr": 0.2}, {"alpha": "9"})
+    assert choice.training.lr == 0.2
+    assert choice.settings == {"alpha": "9"}
+    assert learners.choose(DIGITS, learners.get("lwf"), {}, {}).training.lr == 0.05
+
+
+def test_the_command_tunes_and_records_it(perdure, tmp_path):
+    text = perdure("run", "ewc", "naive", "--tune", 2, "--epochs", 1, "--per-class", 20, "--set", "strength=7").stdout
+    assert "ewc trial 2/2" in text
+    trials = json.loads((tmp_path / "runs/split-digits/ewc/tuning.json").read_text())["trials"]
+    assert trials[0]["settings"]["strength"] == 7.0
+    record = Record.open(tmp_path / "runs/split-digits/naive/seed-0")
+    assert record.manifest.settings["tuning_trials"] == 2
+    assert record.manifest.provenance["validation"] == 0.1
+
+
+def test_the_table_of_learners_is_made_by_one_call(tmp_path):
+    small = replace(
+        STUDIES["split-mnist"],
+        name="small",
+        benchmark="split-digits",
+        learners=("naive", "joint", "rehearsal"),
+        per_class=12,
+        network="small-conv",
+        width=4,
+        training=Training(epochs=1, lr=0.05),
+        trials=1,
+        seeds=2,
+    )
+    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    assert [entry.learner for entry in audit.learners] == ["naive", "joint", "rehearsal"]
+    text = table(small, audit, tmp_path)
+    write_results([text], tmp_path / "page.md")
+    rows = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == ["naive", "joint", "rehearsal"]
+    assert rows[0].endswith("| 1.00 |")
+    assert rows[1].count("–") == 11  # a reference row has an average accuracy only
+    naive = list((tmp_path / "small/naive").glob("seed-*"))
+    assert len(naive) == 2

@@ -28,7 +28,7 @@ class AGEM(GEM, name="agem"):
             above(self, 0, "buffer", "reference")
 
     search = {}
-    published = {"split-cifar10": {"lr": 0.03}, "split-tiny-imagenet": {"lr": 0.01}}
+    published = {"split-cifar10": {"lr": 0.03}, "split-cifar100": {"lr": 0.03}, "split-tiny-imagenet": {"lr": 0.01}}
 
     def begin(self) -> None:
         """Begin with an empty reservoir."""

@@ -39,7 +39,11 @@ class GEM(Learner, name="gem"):
             at_least(self, 0, "margin")
 
     search = {"margin": (0.05, 1.0)}
-    published = {name: {"lr": 0.03, "margin": 0.5} for name in ("split-cifar10", "split-cifar100")}
+    published = {
+        "split-cifar10": {"lr": 0.03, "margin": 0.5},
+        "split-cifar100": {"lr": 0.03, "margin": 0.5},
+        "split-tiny-imagenet": {"lr": 0.01, "margin": 0.5},
+    }
 
     @classmethod
     def check(cls, settings: Any, benchmark: Benchmark) -> None:

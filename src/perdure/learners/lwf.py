@@ -18,7 +18,8 @@ class LwF(Learner, name="lwf"):
     is a softmax of logits / T. Class-incrementally the cross-entropy runs over the classes seen so far.
     Task-incrementally each old task's outputs are distilled on their own. The old network sees the same augmented
     view as the new one, and there is no warm-up of the new outputs: the paper records the old responses once,
-    un-augmented, and warms up, which doubles the cost; later code mostly does not.
+    un-augmented, and warms up, which doubles the cost; later code mostly does not. There is no factor T^2. A revisited
+    task's own outputs are distilled along with the others.
     """
 
     @dataclass(frozen=True)

@@ -6,6 +6,8 @@ not parameters and move freely). Hsu et al.'s code sums too; Kirkpatrick et al. 
 mammoth's online EWC sums without the 1/2. The gradient of the penalty, 2 * strength * importance * (theta - anchor),
 is added after the backward pass, so the loss a run shows is the cross-entropy alone.
 
+A task that is visited again adds its importance again.
+
 No parameter is pulled further than to its anchor in one step: 2 * strength * importance is capped at 1 / rate. Plain gradient
 descent would overshoot there, and diverge from twice that on, which is how large published strengths fail at large rates.
 """

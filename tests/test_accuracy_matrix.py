@@ -167,7 +167,7 @@ def test_torch_and_lists_are_as_good_as_numpy():
 @pytest.mark.parametrize(
     ("matrix", "curriculum", "says"),
     [
-        ([[0.5, 0.2], [0.3, 1.2]], None, r"step 2 on task 2 is 1.2, outside \[0, 1\].*percent"),
+        ([[0.5, 0.2], [0.3, 1.2]], None, r"step 2 on task 2 is 1.2, outside \[0, 1\].*--percent"),
         ([[0.5, 0.2], [-0.3, 0.2]], None, "step 2 on task 1 is -0.3"),
         ([[0.5, 0.2, 0.3], [0.3, 0.2, 0.1]], None, "2 rows and 3 columns"),
         ([[0.5, np.nan], [np.nan, 0.2]], None, "step 2 on task 1 is missing"),

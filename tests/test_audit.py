@@ -7,7 +7,7 @@ import pytest
 
 import perdure
 from perdure import metrics
-from perdure.audit import Audit, audit_runs, measure_run
+from perdure.audit import Audit, audit_records, audit_runs, measure_run
 from perdure.errors import InputError
 from perdure.importers import read_accuracies
 from perdure.record import Cost, Evaluations, Measurements
@@ -117,6 +117,34 @@ def test_three_lines_of_a_user_s_own_loop(tmp_path):
     assert audit.learners[0].measures["average_accuracy"].mean == pytest.approx(2.2 / 3)
     page = audit.report(tmp_path / "report.html")
     assert "Is our continual learner reliable?" in page.read_text()
+
+
+def test_unfinished_runs_are_left_out_or_marked(tmp_path):
+    for seed, steps in ((0, 3), (1, 1), (2, 0)):
+        recorder = perdure.Recorder(tmp_path / f"done/{seed}", tasks=3, learner="ewc", seed=seed)
+        for row in R[:steps]:
+            recorder.after_task(accuracy=row)
+    half = perdure.Recorder(tmp_path / "half/0", tasks=3, learner="si")
+    half.after_task(accuracy=R[0])
+    audit = audit_records(tmp_path)
+    assert [entry.title for entry in audit.learners] == ["ewc", "si (unfinished)"]
+    assert len(audit.learners[0].runs) == 1
+    assert sorted(audit.left_out.values()) == [
+        "no task is finished yet",
+        "unfinished, while other runs of the learner are finished",
+    ]
+    page = audit.report(tmp_path / "report.html").read_text()
+    assert "si (unfinished)" in page
+    assert "Records left out" in page
+    assert "left out:" in str(audit)
+    with pytest.raises(InputError, match="nothing to audit"):
+        audit_records(tmp_path / "done/2")
+
+
+def test_learners_of_different_benchmarks_are_not_ranked_together():
+    audit = audit_runs([run("a", benchmark="x"), run("b", benchmark="y")], weights="W3")
+    assert audit.first_places == {}
+    assert list(audit.learners[0].scores) == ["W3"]
 
 
 def test_published_replay_forgets_less_than_naive(shared_data):

@@ -133,7 +133,7 @@ def test_run_audit_report(perdure, tmp_path):
     assert "cumulative" in html
     assert html.count("<svg") == 3
     changed = perdure(*arguments, "--lr", "0.2", code=2)
-    assert "settings" in changed.stderr
+    assert "lr is 0.05, now 0.2" in changed.stderr
     assert "choose another directory" in changed.stderr
 
 
@@ -143,6 +143,21 @@ def test_an_unfinished_record_makes_the_audit_exit_with_1(perdure, tmp_path):
     done = perdure("audit", "r", code=1)
     assert "unfinished" in done.stderr
     assert "only 1 of 2 tasks" in done.stdout
+
+
+def test_the_page_follows_newer_records_and_goes_into_a_folder(perdure, tmp_path):
+    recorder = Recorder(tmp_path / "r", tasks=2, learner="mine")
+    recorder.after_task(accuracy=[0.5, 0.1])
+    perdure("audit", "r", code=1)
+    recorder.after_task(accuracy=[0.25, 0.75])
+    (tmp_path / "pages").mkdir()
+    assert perdure("report", "r", "--out", "pages").stdout.strip() == "pages/report.html"
+    assert "unfinished" not in (tmp_path / "pages/report.html").read_text()
+
+
+def test_a_file_given_twice_counts_once(perdure, tmp_path):
+    (tmp_path / "a.csv").write_text(WIDE)
+    assert "given twice" in perdure("score", "a.csv", "a.csv", code=2).stderr
 
 
 def test_a_diverging_run_keeps_what_it_has_and_exits_with_1(perdure, tmp_path):

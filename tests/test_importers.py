@@ -86,6 +86,18 @@ def test_files_that_differ_in_their_seed_are_one_learner(tmp_path, stem, learner
     assert run.learner == learner
 
 
+def test_files_named_after_a_seed_or_their_content_belong_to_their_folder(tmp_path):
+    for place in ("ewc/seed0.csv", "gem/seed-0/accuracy.csv", "runs/si/seed-1/accuracy.csv"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (run,) = read_accuracies(write(tmp_path, place, "0.9\n"))
+        assert run.learner == place.split("/")[-2 if "seed0" in place else -3]
+
+
+def test_shares_are_no_percentages(tmp_path):
+    with pytest.raises(InputError, match="shares already; leave out --percent"):
+        read_accuracies(write(tmp_path, "a.csv", ".9,.1\n.5,.8\n"), percent=True)
+
+
 def test_costs_come_from_a_second_file_or_the_json(tmp_path):
     cost = read_cost(write(tmp_path, "c.csv", "after,parameters,operations,passes\n1,10,100,5\n2,10,,5\n"))
     assert cost.parameters.tolist() == [10, 10]

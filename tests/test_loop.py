@@ -295,6 +295,19 @@ def test_a_network_of_ones_own_must_fit(tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: nn.Linear(1, 1), "expected a function"),
+        (lambda shape, outputs: "net", "expected a torch.nn.Module, got a str"),
+        (lambda shape, outputs: nn.Linear(3, outputs), "it fails on two examples"),
+    ],
+)
+def test_a_network_that_cannot_work_is_refused(tmp_path, make, says):
+    with pytest.raises(InputError, match=says):
+        learners.execute(quick(network=make), tmp_path / "r")
+
+
 def test_a_network_from_a_file(perdure, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from torch import nn\ndef make(shape, outputs):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, outputs))\n"

@@ -210,6 +210,39 @@ def test_misuse_of_the_recorder_is_refused(tmp_path):
     assert not (tmp_path / "t").exists()
 
 
+def test_a_loop_resumed_at_the_wrong_place_is_caught(tmp_path):
+    make_record(tmp_path / "r", steps=2)
+    again = Recorder(
+        tmp_path / "r",
+        ["cats", "dogs", "ships"],
+        learner="mine",
+        benchmark="pets",
+        seed=7,
+        lifetime_bits=2**60,
+        resume=True,
+    )
+    with pytest.raises(InputError, match="step 3 trains task 3, but task 1 was recorded"):
+        again.after_task(NET, [0.1, 0.1, 0.1], task=0)
+    other = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    again.restore(other)
+    for name, tensor in NET.state_dict().items():
+        assert torch.equal(other.state_dict()[name], tensor)
+    again.after_task(NET, {2: 0.7, 0: 0.1, 1: 0.2}, task=2)
+    assert Record.open(tmp_path / "r").table[-1].tolist() == [0.1, 0.2, 0.7]
+
+
+def test_accuracies_may_be_a_mapping_or_hold_none(tmp_path):
+    recorder = Recorder(tmp_path / "r", tasks=2)
+    with pytest.raises(InputError, match="2 is no task; tasks are 0 to 1 in Python"):
+        recorder.after_task(accuracy={2: 0.5})
+    with pytest.raises(InputError, match="divide percentages by 100"):
+        recorder.after_task(accuracy=[90, 10])
+    with pytest.raises(InputError, match="expected one value"):
+        recorder.after_task(NET)
+    recorder.after_task(None, [0.9, None])
+    assert np.isnan(Record.open(tmp_path / "r").table[0, 1])
+
+
 def test_records_are_found_below_a_folder(tmp_path):
     make_record(tmp_path / "a/b")
     make_record(tmp_path / "a/c")

@@ -234,3 +234,13 @@ def test_blocks_are_scaled_together():
 def test_scaling_refuses_what_it_cannot_use(method, options, message):
     with pytest.raises(InputError, match=message):
         surrogate.scale(REWARD, method, **options)
+
+
+def test_without_spare_data_no_bounds_are_claimed():
+    fit = surrogate.fit(np.array([[[0, 0.9, 0.5], [0, 0.1, 0.8]]]), [0, 1], starts=4, forecast=False)
+    prediction = surrogate.predict(fit, [1, 0])
+    assert np.isfinite(prediction.curves).all()
+    assert np.isnan(prediction.low).all()
+    assert np.isnan(prediction.measured_high).all()
+    with pytest.raises(InputError, match="no spare data"):
+        surrogate.best_order(fit, [0, 1])

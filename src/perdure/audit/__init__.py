@@ -2,14 +2,16 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from perdure.audit.criteria import audit_runs, measure_run
 from perdure.audit.results import FILE, MEASURES, Audit, LearnerAudit, Measure
+from perdure.errors import InputError
 from perdure.metrics import Interval
-from perdure.record import Record, find_records
+from perdure.record import Measurements, Record, find_records
 
 __all__ = [
     "FILE",
@@ -27,10 +29,28 @@ __all__ = [
 def audit_records(paths: str | Path | Sequence[str | Path], **options: Any) -> Audit:
     """Audit the records at or below some paths; runs of one learner on one benchmark are averaged.
 
-    Options are those of `audit_runs`.
+    A run without a finished task, or unfinished beside finished runs of its learner, is left out and named in
+    ``left_out``. Options are those of `audit_runs`.
     """
     several = [paths] if isinstance(paths, str | Path) else list(paths)
-    return audit_runs([Record.open(path).measurements for path in find_records(several)], **options)
+    runs, left_out = _usable([Record.open(path).measurements for path in find_records(several)])
+    if not runs:
+        raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
+    return replace(audit_runs(runs, **options), left_out=left_out)
+
+
+def _usable(runs: Sequence[Measurements]) -> tuple[list[Measurements], dict[str, str]]:
+    """Return the runs that can be averaged, and why others are left out: unfinished ones beside finished of their learner."""
+    finished = {(run.benchmark, run.learner) for run in runs if run.complete}
+    used, left_out = [], {}
+    for run in runs:
+        if len(run.table) == 0:
+            left_out[run.run] = "no task is finished yet"
+        elif not run.complete and (run.benchmark, run.learner) in finished:
+            left_out[run.run] = "unfinished, while other runs of the learner are finished"
+        else:
+            used.append(run)
+    return used, left_out
 
 
 class _Room(ModuleType):

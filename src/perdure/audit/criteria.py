@@ -16,6 +16,7 @@ from perdure.record import Cost, Measurements
 
 WINDOW = 10
 Weights = str | Mapping[str, float]
+_ALL_WEIGHTS: Mapping[str, Weights] = {name: name for name in ("W1", "W2", "W3")}
 
 
 def measure_run(run: Measurements, count_teachers: bool = False) -> dict[str, float]:
@@ -90,18 +91,18 @@ def _when_known(compute: Callable[[], float], needed: NDArray[np.float64], what:
 
 def audit_runs(
     runs: Sequence[Measurements],
-    weights: Mapping[str, Weights] | None = None,
+    weights: str | Mapping[str, Weights] | None = None,
     renormalise: bool = False,
     count_teachers: bool = False,
 ) -> Audit:
     """Audit the runs of one or several learners: runs of one learner on one benchmark are averaged.
 
-    ``weights`` maps a name to a weight vector (W1, W2 and W3 by default); ``renormalise`` allows scores over the criteria
-    that are known.
+    ``weights`` is a name or maps names to weight vectors (W1, W2 and W3 by default); ``renormalise`` allows scores
+    over the criteria that are known.
     """
     if not runs:
         raise InputError("there is no run to audit")
-    named = weights or {name: name for name in ("W1", "W2", "W3")}
+    named: Mapping[str, Weights] = {weights: weights} if isinstance(weights, str) else weights or _ALL_WEIGHTS
     groups: dict[tuple[str, str], list[Measurements]] = {}
     for run in runs:
         groups.setdefault((run.benchmark, run.learner), []).append(run)
@@ -113,7 +114,8 @@ def audit_runs(
         first_places=places.share if places else {},
         first_place_criteria=places.criteria if places else (),
         correlation=_correlation(criteria),
-        partial_scores=renormalise and any(math.isnan(v) for values in criteria.values() for v in values.values()),
+        partial_scores=renormalise
+        and any(math.isnan(entry.measures[name].mean) for entry in learners for name in CRITERIA),
     )
 
 
@@ -151,6 +153,7 @@ def _audit_learner(
         stability={name: _stability(criteria, vector, renormalise) for name, vector in weights.items()},
         tasks=first.task_names or tuple(str(i + 1) for i in range(first.table.shape[1])),
         curriculum=first.curriculum,
+        complete=all(run.complete for run in runs),
         table=np.mean([run.table for run in runs], axis=0),
         initial=np.mean(initials, axis=0) if len(initials) == len(runs) else None,
     )
@@ -163,13 +166,10 @@ def _stability(criteria: Sequence[Mapping[str, float]], vector: Weights, renorma
 
 
 def _comparable(learners: Sequence[LearnerAudit]) -> dict[str, dict[str, float]]:
-    benchmarks = {entry.benchmark for entry in learners}
-    return {
-        entry.learner if len(benchmarks) == 1 else f"{entry.learner} on {entry.benchmark}": {
-            name: entry.measures[name].mean for name in CRITERIA
-        }
-        for entry in learners
-    }
+    """Return the criteria of the learners if they were all met on one benchmark; those of different ones do not compare."""
+    if len({entry.benchmark for entry in learners}) != 1:
+        return {}
+    return {entry.learner: {name: entry.measures[name].mean for name in CRITERIA} for entry in learners}
 
 
 def _can_rank(criteria: Mapping[str, Mapping[str, float]]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class Measure:
 
 
 MEASURES: Mapping[str, Measure] = {
-    "average_accuracy": Measure("average accuracy", True, "mean accuracy over all tasks after the last one"),
+    "average_accuracy": Measure("average accuracy", True, "mean accuracy after the last step, over the tasks trained"),
     "forgetting": Measure(
         "forgetting", False, "drop from the best earlier accuracy to the last, over old tasks", (-1, 1)
     ),
@@ -40,14 +40,16 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "windowed_forgetting": Measure("WF10", False, "largest drop of a task within 10 evaluations, averaged over tasks"),
     "windowed_plasticity": Measure("WP10", True, "largest rise of a task within 10 evaluations, averaged over tasks"),
-    "backward_transfer": Measure("BWT", True, "change of earlier tasks' accuracy by learning later ones", (-1, 1)),
+    "backward_transfer": Measure(
+        "BWT", True, "change of earlier tasks' accuracy by later ones, at every step (GEM's: last step only)", (-1, 1)
+    ),
     "A": Measure("A", True, "accuracy on all tasks seen so far, averaged over time"),
     "REM": Measure("REM", True, "remembering: 1 minus the negative backward transfer"),
     "BWT+": Measure("BWT+", True, "positive backward transfer"),
     "FWT": Measure("FWT", True, "accuracy on tasks before they are trained, no baseline taken off"),
     "MS": Measure("MS", True, "model size efficiency"),
     "SSS": Measure("SSS", True, "sample storage efficiency"),
-    "CE": Measure("CE", True, "computational efficiency"),
+    "CE": Measure("CE", True, "computational efficiency; 1 up to ten passes over a task"),
 }
 
 
@@ -65,6 +67,12 @@ class LearnerAudit:
     curriculum: tuple[int, ...]
     table: NDArray[np.float64]
     initial: NDArray[np.float64] | None
+    complete: bool = True
+
+    @property
+    def title(self) -> str:
+        """The learner's name, with a warning when its curriculum is not done."""
+        return self.learner if self.complete else f"{self.learner} (unfinished)"
 
     def reasons(self) -> dict[str, str]:
         """Why each missing number is missing."""
@@ -86,14 +94,17 @@ class Audit:
     first_place_criteria: tuple[str, ...]
     correlation: dict[str, dict[str, float]]
     partial_scores: bool = False
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Records that took no part, and why."""
 
     def __str__(self) -> str:
         lines = []
         for entry in self.learners:
-            lines.append(f"{entry.learner} on {entry.benchmark or 'given matrices'}, {len(entry.runs)} run(s)")
+            lines.append(f"{entry.title} on {entry.benchmark or 'given matrices'}, {len(entry.runs)} run(s)")
             lines += [f"  {MEASURES[name].label:22} {value}" for name, value in entry.measures.items()]
             lines += [f"  {'CL_score ' + name:22} {value}" for name, value in entry.scores.items()]
             lines += [f"  {name} is missing: {why}" for name, why in entry.reasons().items()]
+        lines += [f"left out: {run}: {why}" for run, why in self.left_out.items()]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -108,6 +119,7 @@ class Audit:
                 for row, values in self.correlation.items()
             },
             "partial_scores": self.partial_scores,
+            "left_out": self.left_out,
         }
 
     @classmethod
@@ -122,6 +134,7 @@ class Audit:
                 for row, cells in value["correlation"].items()
             },
             partial_scores=value["partial_scores"],
+            left_out=value["left_out"],
         )
 
     def save(self, path: str | Path) -> None:
@@ -179,6 +192,7 @@ def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
         "learner": entry.learner,
         "benchmark": entry.benchmark,
         "runs": list(entry.runs),
+        "complete": entry.complete,
         **{
             group: {name: _interval_to_json(value) for name, value in getattr(entry, group).items()}
             for group in ("measures", "scores", "stability")
@@ -200,6 +214,7 @@ def _learner_from_json(value: dict[str, Any]) -> LearnerAudit:
         learner=value["learner"],
         benchmark=value["benchmark"],
         runs=tuple(value["runs"]),
+        complete=value["complete"],
         tasks=tuple(value["tasks"]),
         curriculum=tuple(task - 1 for task in value["curriculum"]),
         table=np.array([[_float(cell) for cell in row] for row in value["table"]], dtype=np.float64),

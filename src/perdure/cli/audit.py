@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from perdure.cli.options import WEIGHTS_HELP, weightings
+from perdure.cli.options import WEIGHTS_HELP, inside, weightings
 from perdure.errors import InputError
 
+PAGE = "report.html"
 Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Records, or folders with records below.")]
 
 
@@ -37,14 +38,14 @@ def audit(
     result = audit_records(
         paths, weights=weightings(weights or []), renormalise=renormalise, count_teachers=count_teachers
     )
-    result.save(out or paths[0] / FILE)
+    result.save(inside(out, FILE) or paths[0] / FILE)
     if as_json:
         typer.echo(json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print_audit(result, Console())
     unfinished = [path for path in find_records(paths) if not Record.open(path).complete]
     for path in unfinished:
-        typer.echo(f"{path}: unfinished; the same perdure run goes on with it", err=True)
+        typer.echo(f"{path}: unfinished; repeat the command or the loop that makes it, and it goes on", err=True)
     if unfinished:
         raise typer.Exit(1)
 
@@ -55,12 +56,19 @@ def report(
 ) -> None:
     """Write the page of an audit: one HTML file, readable offline.
 
-    Shows audit.json in the given folder if there is one, otherwise audits the records first.
+    Shows audit.json in the given folder if it is newer than the records, otherwise audits them first.
     """
     from perdure.audit import FILE, Audit, audit_records  # noqa: PLC0415
 
     if len(paths) == 1 and not paths[0].exists():
         raise InputError(f"{paths[0]}: there is no such directory")
     saved = paths[0] / FILE
-    result = Audit.load(saved) if len(paths) == 1 and saved.exists() else audit_records(paths)
-    typer.echo(result.report(out or paths[0] / "report.html"))
+    fresh = len(paths) == 1 and saved.exists() and not _newer_records(paths[0], saved)
+    result = Audit.load(saved) if fresh else audit_records(paths)
+    typer.echo(result.report(inside(out, PAGE) or paths[0] / PAGE))
+
+
+def _newer_records(folder: Path, audit_file: Path) -> bool:
+    """Whether a record below a folder was written after its audit."""
+    written = audit_file.stat().st_mtime_ns
+    return any(manifest.stat().st_mtime_ns > written for manifest in folder.rglob("record.json"))

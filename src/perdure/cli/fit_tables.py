@@ -121,7 +121,7 @@ def _print_prediction(prediction: Any, console: Console) -> None:
             for column in columns:
                 ends = (prediction.curves, prediction.low, prediction.high)
                 value, low, high = (values[place, column, -1] for values in ends)
-                cells.append(f"{value:.2f} [{low:.2f}, {high:.2f}]")
+                cells.append(f"{value:.2f} [{_number(low)}, {_number(high)}]")
             table.add_row(algorithm, *cells)
         console.print(table)
     if prediction.guessed:

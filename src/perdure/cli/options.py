@@ -58,6 +58,11 @@ def assignments(texts: list[str], option: str) -> dict[str, str]:
     return pairs
 
 
+def inside(out: Path | None, name: str) -> Path | None:
+    """Return where a file goes: the path itself, or the file of that name in it when it is a folder."""
+    return out / name if out is not None and out.is_dir() else out
+
+
 def own_function(text: str) -> Callable[..., Any]:
     """Return the function that ``file.py:name`` points at; the file is run, so it must be your own."""
     place, _, name = text.rpartition(":")

@@ -29,11 +29,12 @@ def run(
     orders: Annotated[int, typer.Option(help="How many random class orders; 0 is the official one.", min=0)] = 0,
     curriculum: Annotated[str | None, typer.Option(help="Tasks in the order of visits, as in 1,2,3,1,2,3.")] = None,
     tasks: Annotated[int | None, typer.Option(help="Number of tasks the classes are divided into.", min=1)] = None,
-    per_class: Annotated[int | None, typer.Option(help="At most so many training examples of a class.", min=1)] = None,
+    per_class: Annotated[int | None, typer.Option(help="So many training examples of each class.", min=1)] = None,
     validation: Annotated[float, typer.Option(help="Share of the training data set aside.", min=0, max=0.9)] = 0.0,
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are, or go.")] = None,
     network: Annotated[
-        str | None, typer.Option(help="A network's name, or file.py:function for your own; see --list.")
+        str | None,
+        typer.Option(help="A name of --list, or file.py:function of your own: (input shape, outputs) -> network."),
     ] = None,
     width: Annotated[int | None, typer.Option(help="Width of the network.", min=1)] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of each task.")] = None,
@@ -76,6 +77,8 @@ def run(
         raise InputError(
             f"no learner was named; as in: perdure run {' '.join(room.names()[:2])} --benchmark {benchmark}"
         )
+    if network and ":" in network and width is not None:
+        raise InputError("--width is for our networks; set it inside your own function")
     _set_threads(threads)
     _check_device(device)
     visits = numbers(curriculum, "--curriculum")
@@ -155,9 +158,11 @@ def _execute(job: Any, where: Path, results: list[dict[str, Any]], save_seconds:
             typer.echo(f"perdure: {error}", err=True)
             return False
     last = record.table[-1].tolist()
+    trained = range(len(last)) if job.learner.trains_all else sorted(set(record.manifest.curriculum))
+    average = sum(last[task] for task in trained) / len(trained)
     results.append({"record": str(where), "learner": job.learner.name, "seed": job.seed, "accuracy": last})
     if not quiet:
-        console.print(f"{where}  average accuracy {sum(last) / len(last):.4f}", highlight=False, soft_wrap=True)
+        console.print(f"{where}  average accuracy {average:.4f}", highlight=False, soft_wrap=True)
     return True
 
 

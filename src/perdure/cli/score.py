@@ -11,12 +11,16 @@ import typer
 from rich.console import Console
 
 from perdure.cli.options import WEIGHTS_HELP, weightings
+from perdure.errors import InputError
 
 
 def score(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Accuracy matrices, CSV or JSON.")],
     percent: Annotated[bool, typer.Option("--percent", help="The accuracies are percentages.")] = False,
-    cost: Annotated[Path | None, typer.Option(help="Costs of each step, CSV with cost.csv's columns.")] = None,
+    cost: Annotated[
+        Path | None,
+        typer.Option(help="Costs of each step, CSV with cost.csv's columns; they hold for every run given."),
+    ] = None,
     lifetime_bits: Annotated[float | None, typer.Option(help="Bits of all training data, for SSS.")] = None,
     weights: Annotated[list[str] | None, typer.Option("--weights", help=WEIGHTS_HELP)] = None,
     renormalise: Annotated[
@@ -30,13 +34,18 @@ def score(
 ) -> None:
     """Score accuracy matrices from any framework.
 
-    A CSV file is wide (after_task,task_1,task_2,...; one row after each task), bare (numbers only) or long (run, after, task,
-    accuracy). Files that differ only in their seed (ewc_seed0.csv, ewc_seed1.csv) are runs of one learner and are averaged.
+    A CSV file is wide (after_task,task_1,task_2,...; one row after each task, rows count from 1), bare (numbers only)
+    or long (learner, run, after, trained, task, accuracy; the first two and trained may be left out). Files that
+    differ only in their seed (ewc_seed0.csv, ewc_s1.csv, ewc/run2.csv) are runs of one learner and are averaged.
+    docs/scoring.md has all forms.
     """
     from perdure.audit import audit_runs  # noqa: PLC0415
     from perdure.cli.tables import print_audit  # noqa: PLC0415
     from perdure.importers import read_accuracies, read_cost  # noqa: PLC0415
 
+    twice = [str(file) for file in files if files.count(file) > 1]
+    if twice:
+        raise InputError(f"{twice[0]}: it was given twice; a run counts once")
     runs = [run for file in files for run in read_accuracies(file, percent)]
     costs = read_cost(cost) if cost else None
     runs = [

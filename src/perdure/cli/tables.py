@@ -17,9 +17,12 @@ def print_audit(audit: Audit, console: Console) -> None:
     group = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
     for start in range(0, len(audit.learners), group):
         console.print(_table(audit, audit.learners[start : start + group]))
-    for entry in audit.learners:
-        for name, why in entry.reasons().items():
-            console.print(f"[dim]{entry.learner}: {name} is missing: {why}[/dim]", highlight=False)
+    for why, holders in _reasons(audit).items():
+        learners = ", ".join(holders) if len(holders) < len(audit.learners) else "all"
+        measures = ", ".join(dict.fromkeys(name for names in holders.values() for name in names))
+        console.print(f"missing ({learners}): {measures}: {why}", highlight=False, style="dim", markup=False)
+    for run, why in audit.left_out.items():
+        console.print(f"left out: {run}: {why}", highlight=False, style="yellow", markup=False)
     if audit.partial_scores:
         console.print("CL_score is over the known criteria only and does not compare with a complete one.")
     if audit.first_places:
@@ -28,13 +31,26 @@ def print_audit(audit: Audit, console: Console) -> None:
         console.print(f"First place over all weightings of {known}: {shares}", highlight=False)
 
 
+def _reasons(audit: Audit) -> dict[str, dict[str, list[str]]]:
+    """Return each reason with the learners and the measures, by their printed names, that miss something for it."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for entry in audit.learners:
+        for name, why in entry.reasons().items():
+            label = MEASURES[name].label if name in MEASURES else name
+            found.setdefault(why, {}).setdefault(entry.learner, []).append(label)
+        if len(entry.runs) == 1:
+            unknown = [f"CL_stability {name}" for name in entry.stability]
+            found.setdefault("stability needs at least two runs", {})[entry.learner] = unknown
+    return found
+
+
 def _table(audit: Audit, learners: tuple[LearnerAudit, ...]) -> Table:
     table = Table(title=None, header_style="bold")
     table.add_column("measure")
     for entry in learners:
         runs = f"{len(entry.runs)} run{'s' if len(entry.runs) != 1 else ''}"
         where = f"{entry.benchmark}, {runs}" if entry.benchmark else runs
-        table.add_column(f"{entry.learner}\n[dim]{where}[/dim]", justify="right")
+        table.add_column(f"{entry.title}\n[dim]{where}[/dim]", justify="right")
     for name, measure in MEASURES.items():
         if any(name in entry.measures for entry in audit.learners):
             arrow = "↑" if measure.higher_is_better else "↓"

@@ -18,6 +18,7 @@ from perdure.record.files import index_in, number_in, read_json, read_rows
 from perdure.record.measurements import Cost, FloatArray, Measurements, check_curriculum
 
 LONG_COLUMNS = ("learner", "run", "after", "trained", "task", "accuracy")
+_CONTENT = ("accuracy", "accuracies", "acc", "matrix", "results")
 _SEED = re.compile(r"[-_. ]?(seed|run|rep|s)[-_ ]?\d+$", re.IGNORECASE)
 
 
@@ -29,12 +30,14 @@ def read_accuracies(path: str | Path, percent: bool = False) -> list[Measurement
     step, for curricula that revisit tasks). JSON: a matrix, a list of matrices, an object with ``accuracy`` and optionally
     ``initial``, ``curriculum``, ``cost``, ``lifetime_bits``, ``learner`` and ``run``, or ``{"runs": [objects]}``; null is NaN.
 
-    A file's learner is its name without the seed (``ewc_seed3.csv`` is a run of ``ewc``), so files that differ only in
-    their seed are runs of one learner.
+    A file's learner is its name without the seed (``ewc_seed3.csv`` is a run of ``ewc``), or its folder's where the
+    name is only a seed or "accuracy", so files that differ only in their seed are runs of one learner.
     """
     path = Path(path)
     if path.is_dir():
-        raise InputError(f"{path}: it is a directory; expected a CSV or JSON file (for records: perdure audit {path})")
+        raise InputError(
+            f"{path}: it is a directory; expected CSV or JSON files, as in {path}/*.csv (for records: perdure audit {path})"
+        )
     runs = _from_json(path) if path.suffix.lower() == ".json" else _from_csv(path)
     return [_from_percent(run) for run in runs] if percent else runs
 
@@ -43,6 +46,8 @@ def _from_percent(run: Measurements) -> Measurements:
     for values in (run.table, run.initial):
         if values is not None and np.nanmax(values, initial=0) > 100:
             raise InputError(f"{run.run}: {np.nanmax(values):g} is no percentage; expected values from 0 to 100")
+    if 0 < np.nanmax(run.table, initial=0) <= 1:
+        raise InputError(f"{run.run}: no value exceeds 1, so these are shares already; leave out --percent")
     return replace(run, table=run.table / 100, initial=None if run.initial is None else run.initial / 100)
 
 
@@ -198,8 +203,21 @@ def _measurements(
         raise InputError(f"{path}: {error}") from None
     if len(visits) != steps:
         raise InputError(f"{path}: the curriculum has {len(visits)} visits, the matrix {steps} rows")
-    learner = _SEED.sub("", path.stem) or path.stem
+    learner = learner_name(path)
     return Measurements(run=str(path), learner=learner, table=table, curriculum=visits, initial=initial)
+
+
+def learner_name(path: Path) -> str:
+    """Return the learner a file belongs to: its name without the seed.
+
+    A file that is only called after its seed or its content (seed0.csv, accuracy.csv) belongs to the nearest folder
+    above that is not named after a seed.
+    """
+    for part in (path.stem, *path.absolute().parent.parts[:0:-1]):
+        name = _SEED.sub("", part)
+        if name and name.lower() not in _CONTENT:
+            return name
+    return path.stem
 
 
 def _unmeasured(name: str, steps: int) -> FloatArray:

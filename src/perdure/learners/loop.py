@@ -64,8 +64,7 @@ class Run:
         else:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                built = self.network(shape, outputs)
-            _check_outputs(built, shape, outputs)
+                built = _own_network(self.network, shape, outputs)
         return built.to(self.device)
 
     @property
@@ -76,15 +75,27 @@ class Run:
         )
 
 
-def _check_outputs(network: nn.Module, shape: tuple[int, ...], outputs: int) -> None:
+def _own_network(make: NetworkMaker, shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """Return a user's network, or say what is wrong with it before any work is done."""
+    try:
+        network: object = make(shape, outputs)
+    except TypeError as error:
+        raise InputError(f"network: expected a function (input shape, outputs) -> network ({error})") from None
+    if not isinstance(network, nn.Module):
+        raise InputError(f"network: expected a torch.nn.Module, got a {type(network).__name__}")
     training = network.training
-    with torch.inference_mode():
-        found = tuple(network.eval()(torch.zeros(2, *shape)).shape)
+    try:
+        with torch.inference_mode():
+            found = tuple(network.eval()(torch.zeros(2, *shape)).shape)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"network: it fails on two examples of shape {shape} ({reason})") from None
     network.train(training)
     if found != (2, outputs):
         raise InputError(
             f"network: for two examples of shape {shape} expected outputs of shape (2, {outputs}), got {found}"
         )
+    return network
 
 
 def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_seconds: float = SAVE_SECONDS) -> Record:

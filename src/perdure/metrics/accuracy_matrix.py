@@ -63,7 +63,7 @@ def check(R: Any, curriculum: Curriculum | None = None) -> AccuracyTable:
     outside = (values < 0) | (values > 1)
     if outside.any():
         i, j = np.argwhere(outside)[0]
-        hint = "; percentages must be announced (percent=True, --percent)" if 1 < values[i, j] <= 100 else ""
+        hint = "; divide percentages by 100 (on the command line: --percent)" if 1 < values[i, j] <= 100 else ""
         raise InputError(f"accuracy after step {i + 1} on task {j + 1} is {values[i, j]:g}, outside [0, 1]{hint}")
     table = AccuracyTable(values, trained, _first_visits(trained, tasks))
     absent = np.isnan(values) & table.seen

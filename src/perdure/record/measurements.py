@@ -61,6 +61,8 @@ class Measurements:
     lifetime_bits: float | None = None
     benchmark: str = ""
     task_names: tuple[str, ...] = ()
+    complete: bool = True
+    """Whether every step of the curriculum is done."""
     is_reference: bool = False
     """All tasks were learned in one step: a row to compare with, not a sequence."""
     conditions: Mapping[str, object] = field(default_factory=dict)
@@ -75,5 +77,7 @@ def check_curriculum(curriculum: Sequence[int] | None, tasks: int) -> tuple[int,
         return tuple(range(tasks))
     for position, task in enumerate(curriculum, start=1):
         if not 0 <= int(task) < tasks:
-            raise InputError(f"curriculum: visit {position} names task {int(task) + 1}, but there are {tasks} tasks")
+            raise InputError(
+                f"curriculum: visit {position} names task {int(task) + 1} (in Python: {int(task)}), but there are {tasks} tasks"
+            )
     return tuple(int(task) for task in curriculum)

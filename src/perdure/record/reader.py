@@ -72,6 +72,7 @@ class Record:
             table=self.table,
             curriculum=manifest.curriculum[: manifest.steps_done],
             initial=self.initial,
+            complete=self.complete,
             is_reference=manifest.trains_all,
             cost=self.cost,
             lifetime_bits=manifest.lifetime_bits,

@@ -38,14 +38,15 @@ class Recorder:
     ::
 
         recorder = perdure.Recorder("runs/mine", tasks=5)
-        for task in range(recorder.next_step, 5):
+        for task in range(5):
             train(net, task)
             recorder.after_task(net, accuracy=[evaluate(net, other) for other in range(5)])
 
     ``trains_all`` marks a reference that learns all tasks in its one step.
     ``tasks`` is their number or their names; ``curriculum`` the tasks in the order they are visited (0-based), each once by
     default; ``lifetime_bits`` the storage of all training data, which SSS needs. A directory that already holds a record is
-    refused unless ``resume=True``: then ``next_step`` says where to go on.
+    refused unless ``resume=True``: then ``next_step`` says where to go on, and ``restore(net)`` loads the last
+    checkpoint.
     """
 
     def __init__(
@@ -90,7 +91,10 @@ class Recorder:
         self._evaluations: list[tuple[int, int, int, int, float]] = []
         if (self.path / MANIFEST).exists():
             if not resume:
-                raise InputError(f"{self.path}: there is a record already; choose another directory, or resume=True")
+                raise InputError(
+                    f"{self.path}: there is a record already; choose another directory, or go on with it: resume=True, "
+                    "recorder.restore(net), and a loop that begins at recorder.next_step"
+                )
             self._take_up(Record.open(self.path))
         else:
             write_json(self.path / MANIFEST, self._manifest.to_json())
@@ -110,8 +114,9 @@ class Recorder:
     def after_task(
         self,
         network: nn.Module | Mapping[str, Any] | None = None,
+        accuracy: Sequence[float | None] | Mapping[int, float] | None = None,
         *,
-        accuracy: Sequence[float],
+        task: int | None = None,
         parameters: int | None = None,
         kept: int = 0,
         teachers: int = 0,
@@ -122,15 +127,23 @@ class Recorder:
     ) -> None:
         """Record the step that just ended: the accuracy on every task, and whatever else was measured.
 
-        ``accuracy`` holds one value for each task; NaN for a task that was not evaluated is accepted only before it was
-        trained. ``network`` (a module or its state_dict) is kept as a checkpoint; its parameters are counted if
-        ``parameters`` is not given. `Cost` says what the other numbers mean. ``evaluations`` are those taken within the step:
-        the number of batches learned in it so far, and the accuracy on every task.
+        ``accuracy`` holds one value for each task, or maps tasks (0-based) to values; NaN, None or no value for a
+        task that was not evaluated is accepted only before it was trained. ``task`` is the task that was trained:
+        given, it is checked against the curriculum, which catches a loop that begins at the wrong place. ``network``
+        (a module or its state_dict) is kept as a checkpoint; its parameters are counted if ``parameters`` is not
+        given. `Cost` says what the other numbers mean. ``evaluations`` are those taken within the step: the number of
+        batches learned in it so far, and the accuracy on every task.
         """
         step = self.next_step
         if step == len(self._manifest.curriculum):
             raise InputError(f"{self.path}: all {step} steps are recorded already")
         trained = self._manifest.curriculum[step]
+        if task is not None and task != trained:
+            raise InputError(
+                f"{self.path}: step {step + 1} trains task {trained + 1}, but task {task + 1} was recorded"
+            )
+        if accuracy is None:
+            raise InputError("accuracy: expected one value for each task")
         rows = self._rows(step + 1, trained, accuracy)
         if parameters is None and network is not None and not isinstance(network, Mapping):
             parameters = sum(int(p.numel()) for p in network.parameters())
@@ -156,11 +169,21 @@ class Recorder:
         write_json(self.path / MANIFEST, manifest.to_json())
         self._manifest = manifest
 
+    def restore(self, network: nn.Module) -> None:
+        """Load the last checkpoint into a network, to go on after a crash; a record without one leaves it as it is."""
+        if self._manifest.checkpoints:
+            network.load_state_dict(Record.open(self.path).checkpoint(max(self._manifest.checkpoints)))
+
     def _rows(
-        self, after: int, trained: int | None, accuracy: Sequence[float]
+        self, after: int, trained: int | None, accuracy: Sequence[float | None] | Mapping[int, float]
     ) -> list[tuple[int, int | None, int, float]]:
-        values = [float(value) for value in accuracy]
         tasks = self._manifest.tasks
+        if isinstance(accuracy, Mapping):
+            unknown = [task for task in accuracy if task not in range(len(tasks))]
+            if unknown:
+                raise InputError(f"accuracy: {unknown[0]!r} is no task; tasks are 0 to {len(tasks) - 1} in Python")
+            accuracy = [accuracy.get(task) for task in range(len(tasks))]
+        values = [math.nan if value is None else float(value) for value in accuracy]
         if len(values) != len(tasks):
             raise InputError(f"accuracy: expected {len(tasks)} values, one for each task, got {len(values)}")
         seen = set(self._manifest.curriculum[:after])
@@ -168,29 +191,23 @@ class Recorder:
             if math.isnan(value) and task in seen:
                 raise InputError(f"accuracy: task {task + 1} was trained but its accuracy is NaN")
             if not math.isnan(value) and not 0 <= value <= 1:
-                raise InputError(f"accuracy: task {task + 1} has {value:g}, outside [0, 1]")
+                hint = "; divide percentages by 100" if 1 < value <= 100 else ""
+                raise InputError(f"accuracy: task {task + 1} has {value:g}, outside [0, 1]{hint}")
         column = None if trained is None else trained + 1
         return [(after, column, task + 1, value) for task, value in enumerate(values) if not math.isnan(value)]
 
     def _take_up(self, record: Record) -> None:
         """Go on where the record ends; what it was made with must be what is asked for now."""
         old, new = record.manifest, self._manifest
-        for field in (
-            "learner",
-            "tasks",
-            "curriculum",
-            "benchmark",
-            "scenario",
-            "seed",
-            "settings",
-            "network",
-            "lifetime_bits",
-        ):
-            if getattr(old, field) != getattr(new, field):
-                raise InputError(
-                    f"{self.path}: the record's {field} is {getattr(old, field)!r}, now {getattr(new, field)!r} is asked for; "
-                    "choose another directory"
-                )
+        for field in ("learner", "benchmark", "scenario", "seed", "tasks", "settings", "network", "provenance"):
+            difference = _difference(field, getattr(old, field), getattr(new, field))
+            if difference:
+                raise InputError(f"{self.path}: the record's {difference} is asked for; choose another directory")
+        if old.curriculum != new.curriculum:
+            visits = [",".join(str(task + 1) for task in order) for order in (old.curriculum, new.curriculum)]
+            raise InputError(
+                f"{self.path}: the record's curriculum is {visits[0]}, now {visits[1]} is asked for; choose another directory"
+            )
         self._manifest = dataclasses.replace(old, software=new.software, hardware=new.hardware)
         if record.initial is not None:
             self._accuracies += self._rows(0, None, record.initial.tolist())
@@ -201,6 +218,16 @@ class Recorder:
             # Taken from the file, not from record.cost: whole numbers above 2**53 do not survive a float.
             cells = read_rows(self.path / COST)[1 : old.steps_done + 1]
             self._costs = [tuple(int(cell) if cell else None for cell in row) for row in cells]
+
+
+def _difference(field: str, old: Any, new: Any) -> str | None:
+    """Return the first difference in words, or None; of mappings only the entry that differs."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            if old.get(key) != new.get(key):
+                return f"{key} is {old.get(key)!r}, now {new.get(key)!r}"
+        return None
+    return f"{field} is {old!r}, now {new!r}" if old != new else None
 
 
 def _plain(mapping: Mapping[str, Any] | None, what: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Prediction:
 
     ``guessed`` are tasks of the curriculum that the fit never saw trained: from their first visit on the prior
     speaks, not the data (with ``estimator="least-squares"`` or ``"adam"`` there is no prior, and the values are
-    NaN).
+    NaN). Where the curves leave no spare data to measure noise with, all bounds are NaN.
     """
 
     curriculum: tuple[int, ...]
@@ -64,10 +64,13 @@ def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int 
     order = checked_order(fit, curriculum)
     points = np.concatenate([fit.point[None], draws(fit, count, np.random.default_rng(seed))])
     curves = run(order, usable_gain(fit, points), *coordinates.split(points)[1:])
-    low, high = np.quantile(curves[1:], [0.025, 0.975], axis=0)
-    spread = np.where(np.isfinite(fit.information.noise), fit.information.noise, 0.0)
-    noise = np.random.default_rng([seed, 1]).normal(0, spread, curves[1:].shape)
-    measured_low, measured_high = np.quantile(np.clip(curves[1:] + noise, -1, 1), [0.025, 0.975], axis=0)
+    if not np.isfinite(fit.information.noise):
+        # Without spare data the noise is unknown, and bounds of no width would claim certainty.
+        low = high = measured_low = measured_high = np.full_like(curves[0], np.nan)
+    else:
+        low, high = np.quantile(curves[1:], [0.025, 0.975], axis=0)
+        noise = np.random.default_rng([seed, 1]).normal(0, fit.information.noise, curves[1:].shape)
+        measured_low, measured_high = np.quantile(np.clip(curves[1:] + noise, -1, 1), [0.025, 0.975], axis=0)
     return Prediction(
         curriculum=tuple(order),
         algorithms=problem.algorithms,

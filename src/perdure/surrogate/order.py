@@ -60,6 +60,11 @@ def best_order(fit: Fit, tasks: Sequence[int], *, count: int = 200, seed: int = 
     point = fit.point[None]
     exhaustive = len(given) <= _EXHAUSTIVE
     best = _all_orders(fit, point, given) if exhaustive else _swaps(fit, point, given)
+    if not np.isfinite(fit.information.noise):
+        raise InputError(
+            "best order: the curves leave no spare data to measure noise with, so no order can be told from another; "
+            "give more steps or algorithms"
+        )
     points = draws(fit, count, np.random.default_rng(seed))
     gains = _final(fit, points, best, given) - _final(fit, points, given, given)
     here, before = (float(_final(fit, point, order, given)[0]) for order in (best, given))

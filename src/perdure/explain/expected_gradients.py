@@ -85,7 +85,8 @@ def expected_gradients(request: Request, draws: DrawKind = "balanced") -> Expect
     if draws not in KINDS:
         raise InputError(f"draws: unknown kind {draws!r}, {nearest(str(draws), list(KINDS))}")
     background = request.needed_background("expected_gradients")
-    model = quick_copy(request.model, torch.cat([request.x[:4], background[:4]]))
+    few = min(4, max(1, request.batch_size // 2))
+    model = quick_copy(request.model, torch.cat([request.x[:few], background[:few]])[: request.batch_size])
     plan = _plan(request, draws, len(background))
     totals = [_Total(request.x[0], drawn) for drawn in plan]
     for rows, products in _products(model, request, background, plan):

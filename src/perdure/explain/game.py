@@ -105,7 +105,7 @@ def quick_game(game: NetworkGame) -> NetworkGame:
     """Return the same game on a copy of the network that is sooner done, if the outputs agree to 1e-5."""
     if game.layer is not None:
         return game
-    probe = torch.stack([game.sample, game.baseline, (game.sample + game.baseline) / 2])
+    probe = torch.stack([game.sample, game.baseline, (game.sample + game.baseline) / 2])[: game.batch_size]
     return NetworkGame(
         quick_copy(game.model, probe),
         game.sample,

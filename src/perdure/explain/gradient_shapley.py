@@ -28,12 +28,13 @@ A uniformly random S of size s_k contains i with probability s_k / n, so with th
     w_i(S) = a_k / (1 - s_k / n) if i is not in S,   b_k / (s_k / n) if it is,
 
 sum over k of E[w_i(S_k) G_i(S_k)] = E[H_i]: **one gradient gives a term for every player**, not only for those of a block. A
-pass draws one coalition for each inner cut (the outer two are known exactly). The weights of a player sum to 1 only on average; this
+pass draws one coalition for each inner cut (the outer two are known exactly), those of the upper half in the reverse orders of those of the lower. The weights of a player sum to 1 only on average; this
 noise is taken out by centring: with m_i the mean slope of the *other* passes, independent of this one,
 
     T_i = m_i * (1 - sum_k w_i(S_k)) + sum_k w_i(S_k) G_i(S_k)
 
-has the same expectation. Everything is unbiased for each n, block and budget.
+has the same expectation. Everything is unbiased for each n, block and budget. The values sum to F(all) - F(nobody) on average only: to share out what
+is missing would put the noise of all players on each.
 
 **Split.** With V_0, C_0 the variance and cost of a pass and V_1, C_1 those of a pair of walks, the variance at a given cost is
 least with passes / pairs = sqrt(V_0 C_1 / (V_1 C_0)) (Giles 2015). A number of samples that depends on the samples would make
@@ -45,18 +46,18 @@ trapezoid rule with all players' slopes is better at equal cost on LeNet and on 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.explain.draws import generator, permutation_ranks
-from perdure.explain.shapley import Budget, Moments, Shapley, ends, walked
+from perdure.explain.shapley import CHUNK_ELEMENTS, Budget, Shapley, ends, walked
 from perdure.explain.values import FloatArray
 
 GRADIENT_COST = 3  # evaluations: one forward pass, and a backward pass that costs two
-LARGEST_BLOCK = 16
+SMALLEST_BLOCK, LARGEST_BLOCK = 2, 16
 PILOT_PASSES = 2
 
 
@@ -70,77 +71,106 @@ def gradient_shapley(value: Any, players: int, budget: Budget, seed: int) -> Sha
     empty, full = ends(value, players)
     if empty.ndim:
         raise InputError("estimator 'gradient' explains one output, the game has several; use 'antithetic'")
-    levels = _Levels(value, players, float(empty), float(full), seed)
-    halves = [_Half(levels, 0), _Half(levels, 1)]
-    least = levels.fixed_cost + sum(half.pilot_cost for half in halves)
-    if budget.evaluations < least or budget.samples < 4:
+    levels = _Levels(value, players, empty, full, seed)
+    halves = _Half(levels, 0), _Half(levels, 1)
+    pilot = PILOT_PASSES * levels.pass_cost + levels.pair_cost
+    least = levels.fixed_cost + 2 * pilot
+    if budget.evaluations < least:
         raise InputError(
-            f"estimator 'gradient': {budget.samples} sample(s) and {budget.evaluations} evaluations are too few, expected at "
-            f"least 4 samples and {least} evaluations; use 'antithetic'"
+            f"estimator 'gradient': {budget.evaluations} evaluations are too few for {players} players, expected at least "
+            f"{least} ({-(-least // (players + 1))} samples); use 'antithetic'"
         )
     for half in halves:
-        half.pilot()
-    left = budget.evaluations - least
-    plans = [other.split(left // 2) for other in reversed(halves)]
+        half.go_on(PILOT_PASSES, 1)
+    plans = [other.split((budget.evaluations - least) // 2) for other in reversed(halves)]
     for half, (passes, pairs) in zip(halves, plans, strict=True):
-        half.go_on(passes, pairs, budget)
-    values = np.mean([half.values() for half in halves], axis=0)
-    stderr = np.sqrt(np.sum([half.variance() for half in halves], axis=0)) / 2
-    # All values together are known; what the estimate misses is shared out equally, which is unbiased too.
-    values = values + (full - empty - values.sum()) / players
+        half.go_on(passes, 0)
+        together = levels.pairs_together if budget.stderr is not None else max(1, pairs)
+        while pairs > 0 and not _enough(halves, budget):
+            half.go_on(0, min(together, pairs))
+            pairs -= together
+    values = (halves[0].values() + halves[1].values()) / 2
     spent = levels.fixed_cost + sum(half.spent for half in halves)
-    return Shapley(values, stderr, spent, 2 * sum(half.pairs.count for half in halves), "gradient")
+    walks = 2 * sum(len(half.pairs) for half in halves)
+    return Shapley(values, np.sqrt(_variance(halves)), spent, walks, "gradient")
+
+
+def _enough(halves: tuple[_Half, _Half], budget: Budget) -> bool:
+    if budget.stderr is None or min(len(half.pairs) for half in halves) < 2:
+        return False
+    return bool(np.sqrt(_variance(halves).mean()) <= budget.stderr)
+
+
+def _variance(halves: tuple[_Half, _Half]) -> FloatArray:
+    """Return the variance of the mean of the two halves, each level's spread pooled over both."""
+    centred = [half.centred() for half in halves]
+    pairs = [np.stack(half.pairs).mean(axis=1) for half in halves]
+    total = np.zeros(halves[0].levels.players)
+    for samples in (centred, pairs):
+        squares = np.var(np.concatenate(samples), axis=0, ddof=1)
+        total = total + squares * sum(1 / len(some) for some in samples) / 4
+    return total
 
 
 class _Levels:
     """The two kinds of samples: passes that predict and pairs of walks that correct."""
 
-    def __init__(self, value: Any, players: int, empty: float, full: float, seed: int) -> None:
+    def __init__(self, value: Any, players: int, empty: FloatArray, full: FloatArray, seed: int) -> None:
         self.value, self.players, self.seed = value, players, seed
-        self.empty, self.full = np.array(empty), np.array(full)
-        block = max(2, min(LARGEST_BLOCK, round(np.sqrt(players) / 2)))
+        self.empty, self.full = empty, full
+        block = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, round(np.sqrt(players) / 2)))
         self.cuts = np.append(np.arange(0, players, block), players)
-        sizes = np.diff(self.cuts)
-        self.out_weight = sizes[1:] / (2 * (players - self.cuts[1:-1]))
-        self.in_weight = sizes[:-1] / (2 * self.cuts[1:-1])
-        outer = self.slopes(np.array([np.zeros(players), np.ones(players)]))
-        self.outer = outer
-        self.outer_part = (sizes[0] * outer[0] + sizes[-1] * outer[1]) / (2 * players)
-        self.outer_weight = (sizes[0] + sizes[-1]) / (2 * players)
-        inner = len(self.cuts) - 2
+        sizes, inner = np.diff(self.cuts), self.cuts[1:-1]
+        self.out_weight = sizes[1:] / (2 * (players - inner))
+        self.in_weight = sizes[:-1] / (2 * inner)
+        self.outer = self.slopes(np.array([np.zeros(players), np.ones(players)]))
+        self.outer_weight = np.array([sizes[0], sizes[-1]]) / (2 * players)
         self.fixed_cost = 2 + 2 * GRADIENT_COST
-        self.pass_cost = GRADIENT_COST * inner
-        self.pair_cost = 2 * (players - 1) + 2 * GRADIENT_COST * inner
+        self.pass_cost = GRADIENT_COST * len(inner)
+        self.pair_cost = 2 * (players - 1) + 2 * GRADIENT_COST * len(inner)
+        self.pairs_together = max(1, CHUNK_ELEMENTS // (2 * players * players))
+        self.passes_together = max(1, CHUNK_ELEMENTS // (players * max(1, len(inner))))
 
     def slopes(self, coalitions: NDArray[Any]) -> FloatArray:
-        return cast(FloatArray, np.asarray(self.value.gradients(coalitions), dtype=np.float64))
+        """Return G at each coalition, (..., players)."""
+        shape = coalitions.shape
+        if not coalitions.size:
+            return np.zeros(shape)
+        found = np.asarray(self.value.gradients(coalitions.reshape(-1, self.players)), dtype=np.float64)
+        return found.reshape(shape)
 
-    def predict(self, number: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Make a pass: return sum_k w_k, sum_k w_k G(S_k) and the plain mean of G, each (players,), outer cuts included."""
+    def predict(self, numbers: range) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Make passes: return sum_k w_k, sum_k w_k G(S_k) and the plain mean of G, each (passes, players)."""
         inner = self.cuts[1:-1]
-        base = np.broadcast_to(np.arange(self.players), (len(inner), self.players))
-        ranks = generator(self.seed, 1, number).permuted(base, axis=1)
-        inside = ranks < inner[:, None]
+        inside = np.stack([self._coalitions(number) for number in numbers])
         slopes = self.slopes(inside)
         weight = np.where(inside, self.in_weight[:, None], self.out_weight[:, None])
-        total = self.outer_part + (weight * slopes).sum(axis=0)
-        mean = (slopes.sum(axis=0) + self.outer.sum(axis=0)) / (len(inner) + 2)
-        return self.outer_weight + weight.sum(axis=0), total, mean
+        total = self.outer_weight @ self.outer + (weight * slopes).sum(axis=1)
+        mean = (slopes.sum(axis=1) + self.outer.sum(axis=0)) / (len(inner) + 2)
+        return self.outer_weight.sum() + weight.sum(axis=1), total, mean
 
-    def correct(self, number: int) -> FloatArray:
-        """Walk a permutation and its reverse: return D - H for both, (2, players)."""
-        rank = permutation_ranks(self.seed, number, self.players)
-        ranks = np.stack([rank, self.players - 1 - rank])
+    def _coalitions(self, number: int) -> NDArray[np.bool_]:
+        """Draw one coalition for each inner cut, those of the upper cuts in the reverse orders of those of the lower."""
+        inner = self.cuts[1:-1]
+        half = (len(inner) + 1) // 2
+        base = np.broadcast_to(np.arange(self.players), (half, self.players))
+        ranks = generator(self.seed, 1, number).permuted(base, axis=1)
+        reverse = self.players - 1 - ranks[: len(inner) - half][::-1]
+        inside: NDArray[np.bool_] = np.concatenate([ranks, reverse]) < inner[:, None]
+        return inside
+
+    def correct(self, numbers: range) -> FloatArray:
+        """Walk permutations and their reverses: return D - H, (pairs, 2, players)."""
+        drawn = np.stack([permutation_ranks(self.seed, number, self.players) for number in numbers])
+        ranks = np.stack([drawn, self.players - 1 - drawn], axis=1).reshape(-1, self.players)
         marginals = walked(self.value, ranks, self.empty, self.full)
-        inside = ranks[:, None, :] < self.cuts[None, 1:-1, None]
-        inner = self.slopes(inside.reshape(-1, self.players)).reshape(2, -1, self.players)
-        outer = np.broadcast_to(self.outer[None], (2, 2, self.players))
+        inner = self.slopes(ranks[:, None, :] < self.cuts[None, 1:-1, None])
+        outer = np.broadcast_to(self.outer[None], (len(ranks), 2, self.players))
         slopes = np.concatenate([outer[:, :1], inner, outer[:, 1:]], axis=1)
-        block = np.searchsorted(self.cuts, ranks, side="right") - 1
-        before = np.take_along_axis(slopes, block[:, None, :], axis=1)[:, 0]
-        after = np.take_along_axis(slopes, block[:, None, :] + 1, axis=1)[:, 0]
-        difference: FloatArray = marginals - (before + after) / 2
-        return difference
+        block = (np.searchsorted(self.cuts, ranks, side="right") - 1)[:, None, :]
+        around = np.take_along_axis(slopes, block, axis=1) + np.take_along_axis(slopes, block + 1, axis=1)
+        difference: FloatArray = marginals - around[:, 0] / 2
+        return difference.reshape(-1, 2, self.players)
 
 
 class _Half:
@@ -151,74 +181,52 @@ class _Half:
         self.weights: list[FloatArray] = []
         self.totals: list[FloatArray] = []
         self.means: list[FloatArray] = []
-        self.pairs = Moments()
-        self.first_pair: FloatArray = np.zeros(1)
-
-    @property
-    def pilot_cost(self) -> int:
-        return self.levels.pair_cost + PILOT_PASSES * self.levels.pass_cost
+        self.pairs: list[FloatArray] = []
 
     @property
     def spent(self) -> int:
-        return self.pairs.count * self.levels.pair_cost + len(self.totals) * self.levels.pass_cost
-
-    def pilot(self) -> None:
-        """Take the least that shows both variances."""
-        for _ in range(PILOT_PASSES):
-            self._pass()
-        self.first_pair = self._pair()
+        """Return the evaluations so far."""
+        return len(self.pairs) * self.levels.pair_cost + len(self.totals) * self.levels.pass_cost
 
     def split(self, evaluations: int) -> tuple[int, int]:
         """Return how many passes and pairs this much work should go to, by the variances seen here."""
         levels = self.levels
-        if levels.pass_cost == 0:
-            return 0, evaluations // levels.pair_cost
-        predicted = float(np.var(self._centred(), axis=0, ddof=1).mean())
-        corrected = float((np.diff(self.first_pair, axis=0) ** 2).mean()) / 4
-        if predicted == 0:
+        predicted = float(np.var(self.centred(), axis=0, ddof=1).mean())
+        # One pair shows no spread of pairs; its square is at most too large, which buys corrections, not predictions.
+        corrected = float((self.pairs[0].mean(axis=0) ** 2).mean())
+        if predicted == 0 or levels.pass_cost == 0:
             return 0, evaluations // levels.pair_cost
         ratio = np.sqrt(predicted * levels.pair_cost / (max(corrected, 1e-12 * predicted) * levels.pass_cost))
+        # At least half of the work goes to pairs: too few of them, and their standard error is not to be trusted.
+        ratio = min(ratio, levels.pair_cost / levels.pass_cost)
         pairs = int(evaluations / (levels.pair_cost + ratio * levels.pass_cost))
         return (evaluations - pairs * levels.pair_cost) // levels.pass_cost, pairs
 
-    def go_on(self, passes: int, pairs: int, budget: Budget) -> None:
-        """Do the work; with a wanted standard error, corrections end once this half has its part of it."""
-        for _ in range(passes):
-            self._pass()
-        for _ in range(pairs):
-            if self._enough(budget):
-                break
-            self._pair()
+    def go_on(self, passes: int, pairs: int) -> None:
+        """Make so many more passes and pairs of walks; this half has the even or the odd numbers."""
+        for part in _parts(passes, self.levels.passes_together):
+            weights, totals, means = self.levels.predict(self._numbers(len(self.totals), part))
+            self.weights += list(weights)
+            self.totals += list(totals)
+            self.means += list(means)
+        for part in _parts(pairs, self.levels.pairs_together):
+            self.pairs += list(self.levels.correct(self._numbers(len(self.pairs), part)))
 
-    def _enough(self, budget: Budget) -> bool:
-        if budget.stderr is None or self.pairs.count < 4:
-            return False
-        return bool(np.sqrt(np.mean(self.variance()) / 2) <= budget.stderr)
+    def _numbers(self, done: int, more: int) -> range:
+        return range(2 * done + self.which, 2 * (done + more) + self.which, 2)
 
     def values(self) -> FloatArray:
-        total: FloatArray = self._centred().mean(axis=0) + self.pairs.mean
+        """Return this half's estimate."""
+        total: FloatArray = self.centred().mean(axis=0) + np.stack(self.pairs).mean(axis=(0, 1))
         return total
 
-    def variance(self) -> FloatArray:
-        centred = self._centred()
-        predicted = np.var(centred, axis=0, ddof=1) / len(centred) if self.levels.pass_cost else 0.0
-        total: FloatArray = predicted + self.pairs.stderr() ** 2
-        return total
-
-    def _centred(self) -> FloatArray:
+    def centred(self) -> FloatArray:
         """Return each pass's estimate of E[H], the noise of its weights taken out with the other passes' mean slope."""
         means = np.stack(self.means)
         others = (means.sum(axis=0) - means) / (len(means) - 1)
         estimate: FloatArray = np.stack(self.totals) + others * (1 - np.stack(self.weights))
         return estimate
 
-    def _pass(self) -> None:
-        weight, total, mean = self.levels.predict(2 * len(self.totals) + self.which)
-        self.weights.append(weight)
-        self.totals.append(total)
-        self.means.append(mean)
 
-    def _pair(self) -> FloatArray:
-        pair = self.levels.correct(2 * self.pairs.count + self.which)
-        self.pairs.add(pair.mean(axis=0))
-        return pair
+def _parts(count: int, together: int) -> list[int]:
+    return [min(together, count - start) for start in range(0, count, together)]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.explain.draws import generator
-from perdure.explain.shapley import Budget, Shapley, ends
+from perdure.explain.shapley import CHUNK_ELEMENTS, Budget, Shapley, ends
 from perdure.explain.values import FloatArray, Value, evaluated
 
 GROUPS = 20
@@ -42,10 +42,12 @@ def leverage_shapley(value: Value, players: int, budget: Budget, seed: int) -> S
         sides.append(side)
         used += 2 * count
     total = full - empty
-    values = _solved(np.sum(grams, axis=0), np.sum(sides, axis=0), total)
-    rng = generator(seed, 3)
-    drawn = rng.multinomial(groups, np.full(groups, 1 / groups), size=RESAMPLES)
-    again = [_solved(np.tensordot(row, grams, axes=1), np.tensordot(row, sides, axes=1), total) for row in drawn]
+    values = _solved(np.sum(grams, axis=0)[None], np.sum(sides, axis=0)[None], total)[0]
+    drawn = generator(seed, 3).multinomial(groups, np.full(groups, 1 / groups), size=RESAMPLES).astype(float)
+    some = np.array_split(drawn, min(RESAMPLES, 1 + RESAMPLES * players**2 // CHUNK_ELEMENTS))
+    again = np.concatenate(
+        [_solved(np.tensordot(rows, grams, axes=1), np.tensordot(rows, sides, axes=1), total) for rows in some]
+    )
     # A resample of g groups has (g - 1) / g of the variance.
     stderr = np.std(again, axis=0) * np.sqrt(groups / (groups - 1))
     return Shapley(values, stderr, 2 + used, used // (players + 1), "leverage")
@@ -74,15 +76,14 @@ def _drawn(players: int, pairs: int, rng: np.random.Generator) -> NDArray[np.boo
     return np.concatenate([half, ~half])
 
 
-def _solved(gram: FloatArray, side: FloatArray, total: FloatArray) -> FloatArray:
-    """Solve the equations under the constraint that the values sum to ``total``."""
-    players = len(gram)
-    right = np.column_stack([side.reshape(players, -1), np.ones(players)])
-    try:
-        solved = np.linalg.solve(gram, right)
-    except np.linalg.LinAlgError:  # a resample that lacks a player
-        solved = np.linalg.lstsq(gram, right, rcond=None)[0]
-    free, ones = solved[:, :-1], solved[:, -1]
-    missing = (np.atleast_1d(total) - free.sum(axis=0)) / ones.sum()
-    values: FloatArray = (free + ones[:, None] * missing).reshape(side.shape)
+def _solved(grams: FloatArray, sides: FloatArray, total: FloatArray) -> FloatArray:
+    """Solve stacked equations, each under the constraint that the values sum to ``total``."""
+    count, players = sides.shape[:2]
+    right = np.concatenate([sides.reshape(count, players, -1), np.ones((count, players, 1))], axis=2)
+    # A resample may lack a player; the smallest ridge that keeps it solvable changes the others by 1e-10.
+    ridge = 1e-10 * np.trace(grams, axis1=1, axis2=2)[:, None, None] / players * np.eye(players)
+    solved = np.linalg.solve(grams + ridge, right)
+    free, ones = solved[:, :, :-1], solved[:, :, -1:]
+    missing = (np.atleast_1d(total) - free.sum(axis=1)) / ones.sum(axis=1)
+    values: FloatArray = (free + ones * missing[:, None]).reshape(sides.shape)
     return values

@@ -80,7 +80,8 @@ def grid(shape: tuple[int, ...], cells: int = GRID_CELLS) -> Players:
 def superpixels(image: Tensor, count: int = SUPERPIXELS) -> Players:
     """Every superpixel is a player: SLIC (Achanta et al. 2012) finds about ``count`` of them in one image.
 
-    Quickshift with its defaults, as LIME's authors use it, finds a single segment on a 32 x 32 image.
+    Quickshift with its defaults, as LIME's authors use it, finds a single segment on a 32 x 32 image. Where SLIC too finds only
+    one (a flat or a wholly random image), a grid of 8 x 8 cells takes its place.
     """
     if image.dim() != 3:
         raise InputError(f"players 'superpixels': found a sample of shape {tuple(image.shape)}, expected an image")
@@ -88,7 +89,9 @@ def superpixels(image: Tensor, count: int = SUPERPIXELS) -> Players:
     span = plain.max() - plain.min()
     scaled = (plain - plain.min()) / (span if span > 0 else 1.0)
     segments = slic(scaled, n_segments=count, channel_axis=0, start_label=0, convert2lab=len(plain) == 3)
-    _, numbered = np.unique(segments, return_inverse=True)
+    found, numbered = np.unique(segments, return_inverse=True)
+    if len(found) < 2:
+        return grid(tuple(image.shape), min(GRID_CELLS, *image.shape[1:]))
     label = torch.from_numpy(numbered.reshape(plain.shape[1:]))
     return Players(label[None].expand(image.shape).clone(), int(label.max()) + 1, "superpixels")
 

@@ -6,7 +6,6 @@ phi_i is player i's marginal contribution, averaged over all orders in which the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from perdure.explain.values import FloatArray, Value, evaluated, player_count
 
 ESTIMATORS = ("castro", "antithetic", "leverage", "gradient")
 CHUNK_ELEMENTS = 2**22
+CHECK_EVERY = 16  # permutations or pairs between two looks at the standard errors
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,10 @@ def _permutations(value: Value, players: int, budget: Budget, seed: int, *, pair
         )
     empty, full = ends(value, players)
     moments = Moments()
-    for first, ranks in _in_chunks(seed, players, units, unit):
+    together = max(1, CHUNK_ELEMENTS // (unit * players * players))
+    if budget.stderr is not None:
+        together = min(together, CHECK_EVERY)
+    for first, ranks in _in_chunks(seed, players, units, unit, together):
         steps = walked(value, ranks, empty, full)
         for index in range(0, len(ranks), unit):
             moments.add(steps[index : index + unit].mean(axis=0))
@@ -151,9 +154,10 @@ def ends(value: Value, players: int) -> tuple[FloatArray, FloatArray]:
     return both[0], both[1]
 
 
-def _in_chunks(seed: int, players: int, units: int, unit: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield ranks of as many permutations as fit together, with their reverses beside them when ``unit`` is 2."""
-    together = max(1, CHUNK_ELEMENTS // (unit * players * players))
+def _in_chunks(
+    seed: int, players: int, units: int, unit: int, together: int
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield ranks of some permutations at a time, with their reverses beside them when ``unit`` is 2."""
     for first in range(0, units, together):
         ranks = [permutation_ranks(seed, index, players) for index in range(first, min(first + together, units))]
         if unit == 2:
@@ -179,7 +183,3 @@ def walked(value: Value, ranks: NDArray[np.int64], empty: FloatArray, full: Floa
     marginals: FloatArray = np.take_along_axis(gains, index, axis=1)
     return marginals
 
-
-def error_of(values: FloatArray, reference: FloatArray) -> float:
-    """Return the relative error of a map against a reference: the norm of the difference over the reference's."""
-    return float(np.linalg.norm(values - reference) / max(math.ulp(1.0), float(np.linalg.norm(reference))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -39,18 +40,18 @@ REFUSED = {
 }
 
 
-def network(kind: str = "convolutional") -> tuple[nn.Module, Tensor, Tensor]:
+def network(kind: str = "convolutional") -> tuple[Any, Tensor, Tensor]:
     name, shape, width = KINDS[kind]
     net = nets.build(name, input_shape=shape, outputs=4, width=width).eval()
     generator = torch.Generator().manual_seed(0)
     return net, torch.randn(3, *shape, generator=generator), torch.randn(6, *shape, generator=generator)
 
 
-def explained(method: str, kind: str = "convolutional", **options) -> Tensor:
+def explained(method: str, kind: str = "convolutional", **options) -> Any:
     net, x, background = network(kind)
     if method in {"shapley", "exact_shapley"} and x.dim() == 4:
         options.setdefault("players", torch.arange(x[0].numel()).reshape(x[0].shape) % 6)
-    settings = {"background": background, "samples": 12} | options
+    settings: dict[str, Any] = {"background": background, "samples": 12} | options
     return explain.attribute(net, x, TARGET, method, **settings)
 
 
@@ -62,7 +63,7 @@ def _quiet_captum():
 
 
 def test_captum_agrees():
-    net, x, background = network()
+    net, x, _ = network()
     plain = {
         "grad": Saliency(net).attribute(x.clone(), target=TARGET, abs=False),
         "gradient_x_input": InputXGradient(net).attribute(x.clone(), target=TARGET),
@@ -91,7 +92,9 @@ def test_deepshap_is_complete_where_captum_alone_is_not():
     torch.testing.assert_close(explained("deepshap", batch_size=4), explained("deepshap"), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["small-conv", "lenet", "resnet18", "resnet20", "wide-resnet16", "resnet50", "mlp5", "conv-1d"])
+@pytest.mark.parametrize(
+    "name", ["small-conv", "lenet", "resnet18", "resnet20", "wide-resnet16", "resnet50", "mlp5", "conv-1d"]
+)
 def test_lrp_with_a_vanishing_epsilon_is_gradient_times_input(name):
     shape = {"mlp5": (10,), "conv-1d": (2, 32)}.get(name, (3, 32, 32) if name in {"lenet", "resnet50"} else (3, 16, 16))
     width = {"resnet18": 2, "wide-resnet16": 1, "resnet50": 2, "resnet20": 2}.get(name)
@@ -108,7 +111,7 @@ def test_lrp_epsilon_rule_by_hand():
     """R_i = sum_j x_i w_ji / (z_j + eps sign z_j) R_j with eps = 1, two layers."""
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double().eval()
     x = torch.randn(1, 3, dtype=torch.float64)
-    first, second = net[0], net[2]
+    first, second = cast(nn.Linear, net[0]), cast(nn.Linear, net[2])
     hidden = net[1](first(x))
     relevance = net(x)[0, 1]
     upper = second.weight[1] * hidden * relevance / (relevance + relevance.sign())
@@ -152,11 +155,13 @@ def test_lime_finds_the_weights_of_an_additive_network():
             self.layer = nn.Linear(64, 2, bias=False)
             self.layer.weight.data = weight.reshape(2, 64)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return self.layer(x.flatten(1))
 
     quarters = explain.grid((1, 8, 8), 2)
-    found = explain.attribute(Weighted(), torch.ones(1, 1, 8, 8), 1, "lime", players=quarters, samples=800, reduce="pixels")
+    found = explain.attribute(
+        Weighted(), torch.ones(1, 1, 8, 8), 1, "lime", players=quarters, samples=800, reduce="pixels"
+    )
     torch.testing.assert_close(found[0, [0, 0, 7, 7], [0, 7, 0, 7]], torch.tensor([16.0, 0, 0, -32]), atol=1.5, rtol=0)
     assert (found[0, :4, :4] == found[0, 0, 0]).all()
 
@@ -164,8 +169,8 @@ def test_lime_finds_the_weights_of_an_additive_network():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", explain.method_names())
 def test_every_kind_of_network_goes_end_to_end(method, kind):
-    net, x, _ = network(kind)
-    options = {"samples": 8}
+    _, x, _ = network(kind)
+    options: dict[str, Any] = {"samples": 8}
     if method in {"exact_shapley", "shapley", "lime"}:
         options["players"] = torch.arange(x[0].numel()).reshape(x[0].shape) % 6
     if method in REFUSED.get(kind, ()):
@@ -193,7 +198,7 @@ def test_pixel_maps_are_the_papers():
 
 
 def test_targets_by_label_index_and_prediction():
-    net, x, background = network()
+    net, x, _ = network()
     predicted = net(x).argmax(1)
     torch.testing.assert_close(
         explain.attribute(net, x, "predicted", "grad"), explain.attribute(net, x, predicted.numpy(), "grad")
@@ -258,7 +263,7 @@ def test_memory_is_bounded_by_the_batch_size():
             super().__init__()
             self.layers = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             rows.append(len(x))
             return self.layers(x)
 
@@ -301,7 +306,7 @@ def test_a_fold_that_would_change_the_output_is_not_used():
             self.conv, self.norm, self.head = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Linear(3, 2)
             self.norm.running_mean = torch.ones(3)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             h = self.conv(x)
             return self.head((self.norm(h) + h).mean((2, 3)))
 
@@ -313,7 +318,7 @@ def test_a_fold_that_would_change_the_output_is_not_used():
 
 
 def test_nan_and_infinity_are_reported_with_the_samples_index():
-    net, x, background = network()
+    net, x, _ = network()
     broken = x.clone()
     broken[2, 0, 0, 0] = torch.nan
     with pytest.raises(InputError, match="x: sample 2 holds NaN"):
@@ -324,7 +329,7 @@ def test_nan_and_infinity_are_reported_with_the_samples_index():
             super().__init__()
             self.layer = nn.Linear(2, 2)
 
-        def forward(self, inputs: Tensor) -> Tensor:
+        def forward(self, inputs):
             return self.layer(inputs) / (inputs[:, :1] - 1)
 
     rows = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
@@ -365,7 +370,7 @@ def test_nan_and_infinity_are_reported_with_the_samples_index():
 def test_mistakes_are_told_in_one_line(options, says):
     net, x, background = network()
     settings = {"x": x, "target": 1, "background": background, "samples": 4} | options
-    with pytest.raises(InputError, match=".*") as told:
+    with pytest.raises(InputError, match=r".*") as told:
         explain.attribute(net, settings.pop("x"), settings.pop("target"), **settings)
     assert says in str(told.value)
     assert "\n" not in str(told.value)

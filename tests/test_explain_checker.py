@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from captum.attr import DeepLiftShap
@@ -21,25 +23,26 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.act, self.second, self.head = nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.first, self.second, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.act: nn.Module = nn.ReLU()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.act(self.second(self.first(x))))
 
 
 class FunctionalRelu(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(F.relu(self.first(x)))
 
 
 class ClampedByHand(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         h = self.first(x)
         return self.head(h * (h > 0))
 
 
 class SharedRelu(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.act(self.second(self.act(self.first(x)))))
 
 
@@ -50,34 +53,34 @@ class InPlaceRelu(Net):
 
 
 class PlainResidual(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.act(self.first(x) + x))
 
 
 class InPlaceResidual(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         h = self.first(x)
         h += x
         return self.head(self.act(h))
 
 
 class Dropped(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(F.dropout(self.act(self.first(x)), 0.5, training=True))
 
 
 class BatchMean(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.act(self.first(x - x.mean(0))))
 
 
 class Frozen(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.act(self.first(x.detach())))
 
 
 class FrozenBranch(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         with torch.no_grad():
             h = self.second(x)
         return self.head(self.act(self.first(x)) + h)
@@ -86,21 +89,21 @@ class FrozenBranch(Net):
 class Logged(Net):
     """Keeps a detached copy for later, as many do: no harm."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         h = self.act(self.first(x))
         self.seen = h.detach().clone()
         return self.head(h)
 
 
 class Gated(Net):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.act(self.first(x)) * self.second(x))
 
 
 class Scaled(Net):
     """A linear step outside a layer: relevance cannot follow it, DeepLIFT can."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.act(self.first((x - 0.5) / 2)))
 
 
@@ -110,7 +113,7 @@ class Sigmoid(Net):
         self.act = nn.Sigmoid()
 
 
-class Softplus(Net):
+class Gelu(Net):
     def __init__(self) -> None:
         super().__init__()
         self.act = nn.GELU()
@@ -121,9 +124,17 @@ class Softplus(Net):
     [
         (Net, set(), ""),
         (Logged, set(), ""),
-        (FunctionalRelu, RULES, "relu is called as a function, which the method cannot see; use an nn.ReLU module of its own"),
+        (
+            FunctionalRelu,
+            RULES,
+            "relu is called as a function, which the method cannot see; use an nn.ReLU module of its own",
+        ),
         (ClampedByHand, {"deepshap", "lrp", "guided_backprop"}, "the network's own forward"),
-        (SharedRelu, {"deepshap", "lrp"}, "layer 'act': ReLU is used 2 times in a forward pass; give each use a module"),
+        (
+            SharedRelu,
+            {"deepshap", "lrp"},
+            "layer 'act': ReLU is used 2 times in a forward pass; give each use a module",
+        ),
         (InPlaceRelu, RULES, "layer 'act': relu works in place"),
         (PlainResidual, {"lrp"}, "two branches are added by a plain +"),
         (InPlaceResidual, RULES, "add works in place"),
@@ -134,7 +145,7 @@ class Softplus(Net):
         (Gated, {"deepshap", "lrp"}, "mul multiplies two activations"),
         (Scaled, {"lrp"}, "happens outside a layer that has a relevance rule"),
         (Sigmoid, {"lrp", "guided_backprop"}, "layer 'act': there is no rule for Sigmoid"),
-        (Softplus, RULES, "layer 'act': there is no rule for GELU"),
+        (Gelu, RULES, "layer 'act': there is no rule for GELU"),
     ],
 )
 def test_only_what_would_be_wrong_is_refused(network, refused, says):
@@ -143,13 +154,12 @@ def test_only_what_would_be_wrong_is_refused(network, refused, says):
     x, background = torch.randn(3, 6), torch.randn(4, 6)
     messages = []
     for method in sorted(ALL - {"gradcam"}):
-        try:
+        if method not in refused:
+            assert explain.attribute(net, x, 1, method, background=background, samples=8).shape == x.shape
+            continue
+        with pytest.raises(InputError, match=f"method '{method}'") as told:
             explain.attribute(net, x, 1, method, background=background, samples=8)
-            assert method not in refused, method
-        except InputError as error:
-            assert method in refused, error
-            assert f"method {method!r}" in str(error)
-            messages.append(str(error))
+        messages.append(str(told.value))
     assert not refused or any(says in message for message in messages), messages
     found = {method for finding in explain.check_network(net, x) for method in finding.methods}
     assert found == refused
@@ -163,10 +173,10 @@ def test_what_is_not_refused_is_right():
         net = network().eval()
         found = explain.attribute(net, x, 1, "integrated_gradients", samples=300)
         torch.testing.assert_close(found.sum(1), (net(x) - net(torch.zeros(1, 6)))[:, 1].detach(), atol=5e-3, rtol=1e-2)
-    for network in (PlainResidual, Scaled, Sigmoid):
-        net = network().eval()
-        deep = explain.attribute(net, x, 1, "deepshap", background=background)
-        torch.testing.assert_close(deep.sum(1), (net(x)[:, 1] - net(background)[:, 1].mean()).detach())
+    for other in (PlainResidual, Scaled, Sigmoid):
+        fine = other().eval()
+        deep = explain.attribute(fine, x, 1, "deepshap", background=background)
+        torch.testing.assert_close(deep.sum(1), (fine(x)[:, 1] - fine(background)[:, 1].mean()).detach())
 
 
 def test_captum_alone_would_have_been_wrong_with_a_functional_activation():
@@ -214,10 +224,10 @@ def test_outputs_that_are_not_batch_by_classes_are_refused(how, says):
 
 
 def test_grad_cam_refuses_layers_without_a_lasting_map():
-    net = nets.build("small-conv", input_shape=(1, 8, 8), outputs=3, width=2).eval()
+    net: Any = nets.build("small-conv", input_shape=(1, 8, 8), outputs=3, width=2).eval()
     x = torch.randn(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     net.body[1] = nn.ReLU(inplace=True)
-    with pytest.raises(InputError, match="layer 'body.1' overwrites the output of layer 'body.0' in place"):
+    with pytest.raises(InputError, match=r"layer 'body.1' overwrites the output of layer 'body.0' in place"):
         explain.attribute(net, x, 0, "gradcam", layer="body.0")
     assert explain.attribute(net, x, 0, "gradcam", layer="body.4").shape == x.shape
     net.body[4] = net.body[1]
@@ -228,9 +238,7 @@ def test_grad_cam_refuses_layers_without_a_lasting_map():
 
 
 def test_overlapping_pooling_windows_are_refused_by_deepshap_alone():
-    net = nn.Sequential(
-        nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(3, stride=2), nn.Flatten(), nn.Linear(8, 2)
-    ).eval()
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(3, stride=2), nn.Flatten(), nn.Linear(8, 2)).eval()
     x = torch.randn(2, 1, 7, 7)
     with pytest.raises(InputError, match=r"layer '2': its pooling windows overlap \(kernel 3, stride 2\)"):
         explain.attribute(net, x, 0, "deepshap", background=x)
@@ -248,7 +256,7 @@ def test_our_networks_pass_and_are_left_alone():
 
 def test_an_error_inside_the_network_leaves_it_as_it_was():
     class Fails(Net):
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             self.counter = getattr(self, "counter", 0) + 1
             if self.counter > 3:
                 raise RuntimeError("out of luck")

@@ -20,7 +20,7 @@ class Quadratic(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.7, 3.0]]))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return (x**2) @ self.weight.T
 
 
@@ -61,7 +61,7 @@ def test_the_quadratic_closed_form_lies_within_its_standard_error():
 
 @pytest.mark.parametrize("samples", [8, 20, 60])
 def test_standard_errors_cover(samples):
-    """8 points are fewer than the backgrounds, 20 one each, 60 three on each path: the error may be too large, not too small."""
+    """8 points are fewer than the backgrounds, 20 one each, 60 three on each path: errors may be too large, not too small."""
     net = nets.build("mlp-table", input_shape=(6,), outputs=3, width=12).double().eval()
     with torch.no_grad():
         for parameter in net.parameters():
@@ -98,7 +98,9 @@ def test_balanced_draws_have_a_fraction_of_the_error_of_plain_ones():
     truth = explain.expected_gradients(net, x, 0, background, samples=2000).values
     error = {}
     for kind in ("iid", "balanced"):
-        found = [explain.expected_gradients(net, x, 0, background, samples=60, seed=s, draws=kind).values for s in range(4)]
+        found = [
+            explain.expected_gradients(net, x, 0, background, samples=60, seed=s, draws=kind).values for s in range(4)
+        ]
         error[kind] = torch.stack([(values - truth).square().sum() for values in found]).mean().sqrt()
     assert error["balanced"] < 0.5 * error["iid"]
 
@@ -126,7 +128,7 @@ def test_draws_are_common_to_networks_and_free_of_batches_and_order():
             self.layer = nn.Linear(64, 4)
             self.scale = scale
 
-        def forward(self, inputs: Tensor) -> Tensor:
+        def forward(self, inputs):
             if inputs.requires_grad and len(inputs) == 105:
                 points.append(inputs.detach().clone())
             return self.layer(inputs.flatten(1)) * self.scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,8 @@ def test_several_outputs_are_explained_at_once():
 
 
 @pytest.mark.parametrize(
-    ("estimator", "samples", "low"), [("castro", 40, 0.9), ("antithetic", 40, 0.88), ("gradient", 60, 0.86), ("leverage", 40, 0.86)]
+    ("estimator", "samples", "low"),
+    [("castro", 40, 0.9), ("antithetic", 40, 0.88), ("gradient", 60, 0.86), ("leverage", 40, 0.86)],
 )
 def test_estimators_are_unbiased_and_their_errors_cover(estimator, samples, low):
     """The mean over 250 seeds lies within its own error of the exact values; two standard errors cover about 95 %."""
@@ -236,7 +238,7 @@ def test_superpixels_follow_the_image():
 
 
 def test_units_of_a_layer_play():
-    net = nets.build("small-conv", input_shape=(1, 8, 8), outputs=3, width=2).eval()
+    net: Any = nets.build("small-conv", input_shape=(1, 8, 8), outputs=3, width=2).eval()
     layer, source = net.body[7], torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))
     units = explain.layer_output(net, layer, source)
     players = explain.pixels(tuple(units.shape))
@@ -268,6 +270,6 @@ def test_units_of_a_layer_play():
     ],
 )
 def test_mistakes_are_told(call, says):
-    with pytest.raises(InputError, match=".*") as told:
+    with pytest.raises(InputError, match=r".*") as told:
         call()
     assert says in str(told.value)

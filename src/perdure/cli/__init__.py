@@ -11,6 +11,7 @@ import typer
 from perdure import __version__
 from perdure.cli.audit import audit, report
 from perdure.cli.demo import demo
+from perdure.cli.explain import explain
 from perdure.cli.run import run
 from perdure.cli.score import score
 from perdure.errors import InputError
@@ -65,7 +66,7 @@ def _stop(message: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-for _command in (demo, run, audit, score, report):
+for _command in (demo, run, audit, score, explain, report):
     app.command()(_guarded(_command))
 
 

@@ -1,4 +1,4 @@
-"""Attributions from a network: eight explainers, expected gradients and Shapley values, and refusals where they would be wrong."""
+"""Attributions from a network: explainers, expected gradients, Shapley values, and refusals where they would be wrong."""
 
 from perdure.explain.attribute import attribute, expected_gradients, method_names
 from perdure.explain.axioms import AxiomCheck, Axioms, check_axioms, check_network_axioms

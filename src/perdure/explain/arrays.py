@@ -38,7 +38,9 @@ def as_rows(values: Any, what: str, device: torch.device, dtype: torch.dtype) ->
     rows = tensor.detach().to(device=device, dtype=dtype, copy=True)
     wrong = ~torch.isfinite(rows.flatten(1)).all(dim=1)
     if wrong.any():
-        raise InputError(f"{what}: sample {int(wrong.nonzero()[0])} holds NaN or infinite values; repair or leave it out")
+        raise InputError(
+            f"{what}: sample {int(wrong.nonzero()[0])} holds NaN or infinite values; repair or leave it out"
+        )
     return rows
 
 
@@ -64,4 +66,6 @@ def check_finite(values: Tensor, first_sample: int, what: str) -> None:
     wrong = ~torch.isfinite(values.flatten(1) if values.dim() > 1 else values[:, None]).all(dim=1)
     if wrong.any():
         index = int(wrong.nonzero()[0])
-        raise InputError(f"sample {first_sample + index}: {what} is NaN or infinite; check the network's weights and input")
+        raise InputError(
+            f"sample {first_sample + index}: {what} is NaN or infinite; check the network's weights and input"
+        )

@@ -29,7 +29,7 @@ Reduction = Literal["sum", "largest", "same"]
 
 @dataclass(frozen=True)
 class Method:
-    """A way to explain, and how its map becomes one value a pixel: summed, the largest magnitude, or the same in all channels."""
+    """A way to explain, and how channels become one value a pixel: summed, the largest magnitude, or all the same."""
 
     explain: Callable[[Request], Tensor]
     pixels: Reduction = "sum"
@@ -80,8 +80,8 @@ def attribute(
     and by shapley for its mean unless there is a ``baseline`` (``"mean"``, ``"zero"``, ``"blur"``, a number or an array).
     ``layer``: Grad-CAM's, by name or as a module. ``players`` (shapley, lime): ``"pixels"``, ``"features"``, ``"grid"``,
     ``"superpixels"`` or an array of labels; ``estimator`` as in ``shapley``. ``reduce="pixels"`` joins the channels as the
-    bias paper does: (n, height, width). Memory depends on ``batch_size``, not on the number of samples. What a method has no use
-    for is ignored.
+    bias paper does: (n, height, width). Memory depends on ``batch_size``, not on the number of samples. What a method has
+    no use for is ignored.
 
     A network on which the method would be wrong is refused with the layer and the remedy, and the network is left as it
     was. Draws depend on the seed and the sample's values alone. ``progress(done, samples)`` is called as samples are finished.
@@ -97,7 +97,20 @@ def attribute(
         return chosen.explain(request)
 
     maps = _prepared(
-        run, model, x, target, rule, background, samples, seed, layer, baseline, batch_size, players, estimator, progress
+        run,
+        model,
+        x,
+        target,
+        rule,
+        background,
+        samples,
+        seed,
+        layer,
+        baseline,
+        batch_size,
+        players,
+        estimator,
+        progress,
     )
     check_finite(maps, 0, f"the map of method {method!r}")
     return like(_reduced(maps, chosen.pixels) if reduce else maps, x)
@@ -124,7 +137,8 @@ def expected_gradients(
         model, x, target, "expected_gradients", background, samples, seed, None, None, batch_size, None, "antithetic", progress,
     )  # fmt: skip
     check_finite(found.values, 0, "the map of method 'expected_gradients'")
-    return replace(found, values=like(found.values, x), stderr=like(found.stderr, x))
+    result: ExpectedGradients = replace(found, values=like(found.values, x), stderr=like(found.stderr, x))
+    return result
 
 
 def _prepared(
@@ -188,7 +202,7 @@ def _layer_name(model: nn.Module, layer: str | nn.Module | None) -> str | None:
     if isinstance(layer, nn.Module):
         for name, module in names.items():
             if module is layer:
-                return name
+                return str(name)
         raise InputError(f"layer: this {type(layer).__name__} is no part of the network")
     if layer not in names:
         raise InputError(f"layer: unknown name {layer!r}, {nearest(str(layer), list(names))}")

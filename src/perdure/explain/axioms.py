@@ -64,14 +64,13 @@ def check_axioms(solve: Solver, value: Value, players: int, *, seed: int = 0, to
     second = generator(seed, 4).normal(size=1 << count)
 
     def other(rows: Any) -> FloatArray:
-        found: FloatArray = second[rows @ (1 << np.arange(count))]
-        return found
+        return np.asarray(second[rows @ (1 << np.arange(count))])
 
     def both(rows: Any) -> FloatArray:
         return evaluated(value, rows) + other(rows)
 
     def with_dummy(rows: Any) -> FloatArray:
-        return evaluated(value, rows[:, :-1]) + DUMMY_WORTH * rows[:, -1]
+        return np.asarray(evaluated(value, rows[:, :-1]) + DUMMY_WORTH * rows[:, -1])
 
     def symmetric(rows: Any) -> FloatArray:
         exchanged = rows[:, [1, 0, *range(2, count)]]
@@ -90,7 +89,14 @@ def check_axioms(solve: Solver, value: Value, players: int, *, seed: int = 0, to
 
 
 def check_network_axioms(
-    model: nn.Module, x: Any, target: int, method: str, *, baseline: Any = None, samples: int = 200, tolerance: float = 1e-3
+    model: nn.Module,
+    x: Any,
+    target: int,
+    method: str,
+    *,
+    baseline: Any = None,
+    samples: int = 200,
+    tolerance: float = 1e-3,
 ) -> Axioms:
     """Check a method of ``attribute`` on a small network and one table row of 2 to 12 columns.
 
@@ -105,9 +111,8 @@ def check_network_axioms(
         raise InputError(f"baseline: found {start.numel()} values, expected {count}")
 
     def solve(net: nn.Module, at: Tensor, zero: Tensor) -> FloatArray:
-        shown = {"players": "features"} if method in {"shapley", "exact_shapley", "lime"} else {}
         found = attribute(
-            net.eval(), at, target, method, background=zero, baseline=zero, samples=samples, **shown
+            net.eval(), at, target, method, background=zero, baseline=zero, samples=samples, players="features"
         )
         return np.asarray(found[0].double())
 

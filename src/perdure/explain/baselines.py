@@ -54,5 +54,6 @@ def blurred(x: Tensor) -> Tensor:
         raise InputError("baseline 'blur': table rows have no neighbours to blur with; use 'mean', 'zero' or an array")
     sigma = BLUR * max(x.shape[2:])
     plain = x.detach().cpu().numpy().astype(np.float64)
-    smooth = [gaussian(row, sigma=sigma, channel_axis=0, mode="nearest") for row in plain]
+    blur: Any = gaussian  # scikit-image ships no types for it
+    smooth = [blur(row, sigma=sigma, channel_axis=0, mode="nearest") for row in plain]
     return torch.from_numpy(np.stack(smooth)).to(x)

@@ -1,7 +1,8 @@
 """The network checker: what would make an attribution silently wrong is found first, named and refused.
 
-Measured with captum 0.9: with ``F.relu`` its DeepLift misses completeness and its guided backprop ignores the activation, through a
-plain ``h + x`` its LRP diverges, and a module used twice raises deep inside. A finding refuses only the methods it makes wrong.
+Measured with captum 0.9: with ``F.relu`` its DeepLift misses completeness and its guided backprop ignores the
+activation, through a plain ``h + x`` its LRP diverges, and a module used twice raises deep inside. A finding refuses
+only the methods it makes wrong.
 """
 
 from __future__ import annotations
@@ -18,19 +19,24 @@ from perdure.explain.lrp import ACTIVATIONS as LRP_ACTIVATIONS
 from perdure.explain.lrp import AVERAGING, WEIGHTED
 from perdure.explain.methods import DEEPLIFT_MODULES
 from perdure.explain.observing import Observation, Operation, observe
+from perdure.explain.operations import ELEMENTWISE
 from perdure.explain.targets import checked_shape
 
 GRADIENTS = frozenset(
-    {"grad", "gradient_x_input", "integrated_gradients", "guided_backprop", "lrp", "deepshap", "gradcam", "expected_gradients"}
+    {
+        "grad",
+        "gradient_x_input",
+        "integrated_gradients",
+        "guided_backprop",
+        "lrp",
+        "deepshap",
+        "gradcam",
+        "expected_gradients",
+    }
 )
 METHODS = GRADIENTS | {"lime", "shapley", "exact_shapley"}
 RULES = frozenset({"deepshap", "lrp", "guided_backprop"})
 _POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
-# Element-wise activations: guided backprop has a rule for the first alone.
-_ACTIVATIONS = frozenset(
-    "relu threshold gelu silu sigmoid tanh elu celu selu leaky_relu hardtanh hardswish hardsigmoid softplus mish clamp clamp_min "
-    "clamp_max relu6 prelu _prelu_kernel log_sigmoid_forward where gt ge lt le maximum minimum".split()
-)
 _BESIDE = "use 'expected_gradients', 'integrated_gradients' or 'shapley' instead"
 
 
@@ -122,7 +128,9 @@ def _coupling(model: nn.Module, rows: Tensor, scores: Tensor) -> Iterator[Findin
 def _gradient_flow(seen: Observation) -> Iterator[Finding]:
     remedy = "remove detach, no_grad, .data or whole-number casts between input and output, or use 'shapley' or 'lime'"
     if not seen.differentiable:
-        yield Finding(seen.severed or "", "the input is frozen: the output has no gradient with respect to it", remedy, GRADIENTS)
+        yield Finding(
+            seen.severed or "", "the input is frozen: the output has no gradient with respect to it", remedy, GRADIENTS
+        )
     elif seen.severed is not None:
         yield Finding(seen.severed, "a part of the output is cut off from the input's gradient", remedy, GRADIENTS)
 
@@ -131,7 +139,9 @@ def _in_place(seen: Observation) -> Iterator[Finding]:
     for operation in seen.operations:
         if operation.writes:
             problem = f"{operation.name} works in place, over what the method has to remember"
-            yield Finding(operation.layer, problem, "make it not in place (inplace=False, h = h + x, not h += x)", RULES)
+            yield Finding(
+                operation.layer, problem, "make it not in place (inplace=False, h = h + x, not h += x)", RULES
+            )
 
 
 def _reuse(model: nn.Module, seen: Observation) -> Iterator[Finding]:
@@ -154,7 +164,7 @@ def _activations(seen: Observation) -> Iterator[Finding]:
             methods.add("deepshap")
         if home not in (*LRP_ACTIVATIONS, *_POOLS):
             methods.add("lrp")
-        if operation.name in _ACTIVATIONS and home is not nn.ReLU:
+        if operation.name in ELEMENTWISE and home is not nn.ReLU:
             methods.add("guided_backprop")
         if methods:
             yield Finding(operation.layer, *_why(operation), frozenset(methods))
@@ -200,7 +210,9 @@ def _pooling(model: nn.Module) -> Iterator[Finding]:
             kernel, stride = _sides(module.kernel_size), _sides(module.stride)
             if any(size > step for size, step in zip(kernel, stride, strict=False)):
                 problem = f"its pooling windows overlap (kernel {module.kernel_size}, stride {module.stride})"
-                yield Finding(name, f"{problem}, for which DeepLIFT's rule does not hold", _BESIDE, frozenset({"deepshap"}))
+                yield Finding(
+                    name, f"{problem}, for which DeepLIFT's rule does not hold", _BESIDE, frozenset({"deepshap"})
+                )
 
 
 def _sides(value: Any) -> tuple[int, ...]:
@@ -225,7 +237,9 @@ def check_map_layer(inspection: Inspection, layer: str | None, x: Tensor) -> str
         raise InputError(f"method 'gradcam': samples of shape {tuple(x.shape[1:])} have no positions; {_BESIDE}")
     name = layer if layer is not None else inspection.map_layer
     if name is None:
-        raise InputError(f"method 'gradcam': no layer of this network puts out a map; name one with layer=, or {_BESIDE}")
+        raise InputError(
+            f"method 'gradcam': no layer of this network puts out a map; name one with layer=, or {_BESIDE}"
+        )
     if seen.calls.get(name, 0) != 1:
         raise InputError(f"method 'gradcam': layer {name!r} is called {seen.calls.get(name, 0)} times, expected once")
     shape = seen.shapes.get(name, ())

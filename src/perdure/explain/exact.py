@@ -27,13 +27,14 @@ class Dividends(Mapping[frozenset[int], Any]):
     def __init__(self, array: FloatArray, players: int) -> None:
         self.array = array
         self.players = players
+        self._bits = {player: 1 << player for player in range(players)}
 
     def __getitem__(self, coalition: frozenset[int]) -> Any:
-        if not isinstance(coalition, frozenset | set) or not all(
-            isinstance(player, int | np.integer) and 0 <= player < self.players for player in coalition
-        ):
-            raise KeyError(coalition)
-        value = self.array[sum(1 << int(player) for player in coalition)]
+        try:
+            mask = sum([self._bits[player] for player in coalition])
+        except (KeyError, TypeError):
+            raise KeyError(coalition) from None
+        value = self.array[mask]
         return float(value) if self.array.ndim == 1 else value
 
     def __iter__(self) -> Iterator[frozenset[int]]:
@@ -94,19 +95,25 @@ def exact_shapley(value: Value, players: int) -> ExactShapley:
     sizes = np.zeros(1, dtype=np.int64)
     for _ in range(count):
         sizes = np.concatenate([sizes, sizes + 1])
-    weights = np.array([1.0 / (count * comb(count - 1, size)) for size in range(count)] + [0.0])[sizes]
+    # With w_s = s! (n - s - 1)! / n!, F(T) enters phi_i with +w_{|T|-1} if i is in T and with -w_{|T|} if not. So
+    # phi_i = (sum over T with i of r(T)) - (sum over all T of w_{|T|} F(T)),  r(T) = (w_{|T|-1} + w_{|T|}) F(T).
+    weight = np.array([1.0 / (count * comb(count - 1, size)) for size in range(count)])
+    out, inside = np.append(weight, 0.0)[sizes], np.append(0.0, weight)[sizes]
+    shape = (-1, *[1] * (table.ndim - 1))
+    share = (out + inside).reshape(shape) * table
+    everyone = (out.reshape(shape) * table).sum(axis=0)
     values = np.empty((count, *table.shape[1:]))
-    for player in range(count):
-        halves = table.reshape(-1, 2, 1 << player, *table.shape[1:])
-        share = weights.reshape(-1, 2, 1 << player)[:, 0]
-        values[player] = np.tensordot(share, halves[:, 1] - halves[:, 0], axes=2)
+    for player in reversed(range(count)):  # the last player's coalitions are the upper half; then it is summed out
+        lower, upper = share[: 1 << player], share[1 << player :]
+        values[player] = upper.sum(axis=0) - everyone
+        share = lower + upper
     return ExactShapley(values, table, 1 << count)
 
 
 def _table(value: Value, players: int) -> FloatArray:
-    bits = np.arange(players)
     parts = []
     for start in range(0, 1 << players, CHUNK):
-        masks = np.arange(start, min(start + CHUNK, 1 << players))
-        parts.append(evaluated(value, (masks[:, None] >> bits & 1).astype(bool)))
-    return np.concatenate(parts)
+        masks = np.arange(start, min(start + CHUNK, 1 << players), dtype="<u4")
+        bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 4), axis=1, count=players, bitorder="little")
+        parts.append(evaluated(value, bits.view(bool)))
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]

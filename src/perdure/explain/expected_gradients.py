@@ -71,7 +71,7 @@ def balanced_draws(samples: int, backgrounds: int, rng: np.random.Generator) -> 
 
 def iid_draws(samples: int, backgrounds: int, seed: int, rows: int) -> list[Draws]:
     """Return the draws of ``shap.GradientExplainer.shap_values(..., rseed=seed)`` for each row, in its order."""
-    state = np.random.RandomState(seed)  # noqa: NPY002  (shap's own generator, replayed)
+    state = np.random.RandomState(seed)  # shap's own generator, replayed
     drawn = []
     for _ in range(rows):
         pairs = [(state.choice(backgrounds), state.uniform()) for _ in range(samples)]
@@ -90,9 +90,9 @@ def expected_gradients(request: Request, draws: DrawKind = "balanced") -> Expect
     plan = _plan(request, draws, len(background))
     totals = [_Total(request.x[0], drawn) for drawn in plan]
     for rows, products in _products(model, request, background, plan):
-        for index, (start, stop) in rows.items():
-            totals[index].add(start, products[: stop - start])
-            products = products[stop - start :]
+        parts = torch.split(products, [stop - start for start, stop in rows.values()])
+        for (index, (start, stop)), part in zip(rows.items(), parts, strict=True):
+            totals[index].add(start, part)
             if stop == request.samples:
                 request.report(index + 1)
     values = torch.stack([total.mean for total in totals])
@@ -131,7 +131,9 @@ def _products(
         product = gradient * (samples_in - start)
         for index, span in spans:
             offset = index * samples + span.start - first
-            check_finite(product[offset : offset + span.stop - span.start].reshape(1, -1), index, "a gradient on its path")
+            check_finite(
+                product[offset : offset + span.stop - span.start].reshape(1, -1), index, "a gradient on its path"
+            )
         yield rows, product
 
 
@@ -174,7 +176,9 @@ class _Total:
         if len(firsts) > len(ends):
             self.first = firsts[-1]
         weight = torch.from_numpy(WRAP * self.step_weight[span][ends]).to(rows.device)
-        return torch.tensordot(weight, (rows[ends] - firsts[: len(ends)]) ** 2, dims=1)
+        steps: Tensor = (rows[ends] - firsts[: len(ends)]) ** 2
+        wraps: Tensor = torch.tensordot(weight, steps, dims=1)
+        return wraps
 
     def stderr(self) -> Tensor:
         """Return the standard error of the mean, once all points are in."""
@@ -184,4 +188,5 @@ class _Total:
         if count < 2:
             return torch.full_like(self.mean, torch.nan)
         square = self.spread - 2 * self.mean * self.cross + self.mean**2 * float((weight**2).sum())
-        return (square.clamp(min=0) * count / (count - 1)).sqrt()
+        variance: Tensor = square.clamp(min=0) * count / (count - 1)
+        return variance.sqrt()

@@ -61,7 +61,7 @@ class NetworkGame:
         rows = torch.from_numpy(np.asarray(coalitions, dtype=bool))
         values = []
         with torch.inference_mode():
-            for part in rows.split(self.batch_size):
+            for part in torch.split(rows, self.batch_size):
                 shown = self._spread(part.to(self.sample.device))
                 values.append(self._scores(torch.where(shown, self.sample, self.baseline)))
         return torch.cat(values).double().cpu().numpy()
@@ -71,7 +71,7 @@ class NetworkGame:
         rows = torch.from_numpy(np.asarray(weights, dtype=np.float64)).to(self.sample)
         difference = self.sample - self.baseline
         found = []
-        for part in rows.split(self.batch_size):
+        for part in torch.split(rows, self.batch_size):
             point = (self.baseline + self._spread(part) * difference).requires_grad_()
             (gradient,) = torch.autograd.grad(self._scores(point).sum(), point)
             found.append(self._gather(gradient * difference))

@@ -4,9 +4,9 @@ Let x_i be player i's values, b_i its baseline, z(S) the input in which the play
 
     G_i(S) = sum over i's variables of (x_i - b_i) * dF/dz_i at z(S),
 
-the slope of F along i's way in. Cut a permutation after every ``block`` players; S_0 (nobody), S_1, ..., S_C (everybody) are the
-coalitions at the cuts. A player i that enters between S_c and S_{c+1} has its marginal contribution D_i predicted by the
-slopes at the two cuts around it, at the first of which it is out and at the second in:
+the slope of F along i's way in. Cut a permutation after every ``block`` players; S_0 (nobody), S_1, ..., S_C (everybody)
+are the coalitions at the cuts. A player i that enters between S_c and S_{c+1} has its marginal contribution D_i
+predicted by the slopes at the two cuts around it, at the first of which it is out and at the second in:
 
     H_i = (G_i(S_c) + G_i(S_{c+1})) / 2          (the trapezoid rule for D_i = integral of the slope from out to in).
 
@@ -17,8 +17,8 @@ Since phi_i = E[D_i] over uniform permutations,
 **Corrections.** E[D_i - H_i] is averaged over walks: a permutation and its reverse, every marginal, and the gradients at
 the cuts. The prediction takes away most of the variance, so few walks do.
 
-**Predictions.** E[H_i] needs gradients alone. i stands in block c with probability B_c / n; then S_c is a uniformly random
-coalition of its size s_c without i, and S_{c+1} one of size s_{c+1} with i. Hence
+**Predictions.** E[H_i] needs gradients alone. i stands in block c with probability B_c / n; then S_c is a uniformly
+random coalition of its size s_c without i, and S_{c+1} one of size s_{c+1} with i. Hence
 
     E[H_i] = sum over cuts k of  a_k E[G_i(S) | |S| = s_k, i not in S] + b_k E[G_i(S) | |S| = s_k, i in S],
     a_k = B_k / 2n,  b_k = B_{k-1} / 2n   (a_C = b_0 = 0),  and the a_k, b_k sum to 1.
@@ -27,21 +27,23 @@ A uniformly random S of size s_k contains i with probability s_k / n, so with th
 
     w_i(S) = a_k / (1 - s_k / n) if i is not in S,   b_k / (s_k / n) if it is,
 
-sum over k of E[w_i(S_k) G_i(S_k)] = E[H_i]: **one gradient gives a term for every player**, not only for those of a block. A
-pass draws one coalition for each inner cut (the outer two are known exactly), those of the upper half in the reverse orders of those of the lower. The weights of a player sum to 1 only on average; this
-noise is taken out by centring: with m_i the mean slope of the *other* passes, independent of this one,
+sum over k of E[w_i(S_k) G_i(S_k)] = E[H_i]: **one gradient gives a term for every player**, not only for those of a
+block. A pass draws one coalition for each inner cut (the outer two are known exactly), those of the upper half in the
+reverse orders of those of the lower. The weights of a player sum to 1 only on average; this noise is taken out by
+centring: with m_i the mean slope of the *other* passes, independent of this one,
 
     T_i = m_i * (1 - sum_k w_i(S_k)) + sum_k w_i(S_k) G_i(S_k)
 
-has the same expectation. Everything is unbiased for each n, block and budget. The values sum to F(all) - F(nobody) on average only: to share out what
-is missing would put the noise of all players on each.
+has the same expectation. Everything is unbiased for each n, block and budget. The values sum to F(all) - F(nobody) on
+average only: to share out what is missing would put the noise of all players on each.
 
-**Split.** With V_0, C_0 the variance and cost of a pass and V_1, C_1 those of a pair of walks, the variance at a given cost is
-least with passes / pairs = sqrt(V_0 C_1 / (V_1 C_0)) (Giles 2015). A number of samples that depends on the samples would make
-their mean biased; so the work is done in two halves, and what one has seen of V_0 and V_1 decides how the *other* goes on.
+**Split.** With V_0, C_0 the variance and cost of a pass and V_1, C_1 those of a pair of walks, the variance at a given
+cost is least with passes / pairs = sqrt(V_0 C_1 / (V_1 C_0)) (Giles 2015). A number of samples that depends on the
+samples would make their mean biased; so the work is done in two halves, and what one has seen of V_0 and V_1 decides how
+the *other* goes on. (A wanted standard error that ends the work early is the one exception.)
 
-A prediction in the middle of a block (its players half in) is about as close, but serves a block's players only; measured, the
-trapezoid rule with all players' slopes is better at equal cost on LeNet and on ResNet-18.
+A prediction in the middle of a block (its players half in) is about as close, but serves a block's players only;
+measured, the trapezoid rule with all players' slopes is better at equal cost on LeNet and on ResNet-18.
 """
 
 from __future__ import annotations
@@ -85,10 +87,10 @@ def gradient_shapley(value: Any, players: int, budget: Budget, seed: int) -> Sha
     plans = [other.split((budget.evaluations - least) // 2) for other in reversed(halves)]
     for half, (passes, pairs) in zip(halves, plans, strict=True):
         half.go_on(passes, 0)
-        together = levels.pairs_together if budget.stderr is not None else max(1, pairs)
-        while pairs > 0 and not _enough(halves, budget):
-            half.go_on(0, min(together, pairs))
-            pairs -= together
+        for part in _parts(pairs, levels.pairs_together):
+            if _enough(halves, budget):
+                break
+            half.go_on(0, part)
     values = (halves[0].values() + halves[1].values()) / 2
     spent = levels.fixed_cost + sum(half.spent for half in halves)
     walks = 2 * sum(len(half.pairs) for half in halves)

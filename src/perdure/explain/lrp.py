@@ -54,8 +54,8 @@ class PassOn(PropagationRule):  # type: ignore[misc]  # captum's rules are untyp
 def lrp(request: Request, additions: frozenset[str] = frozenset(), epsilon: float = EPSILON) -> Tensor:
     """Return relevances; ``additions`` names the modules that add two branches.
 
-    Epsilon stands in the denominators of layers with weights; batch norm, pooling and additions have captum's 1e-9. With epsilon
-    near 0 the result on a ReLU network is gradient times input.
+    Epsilon stands in the denominators of layers with weights; batch norm, pooling and additions have captum's 1e-9. With
+    epsilon near 0 the result on a ReLU network is gradient times input.
     """
     model = copy.deepcopy(request.model)
     propagate = LRP(model)
@@ -65,7 +65,7 @@ def lrp(request: Request, additions: frozenset[str] = frozenset(), epsilon: floa
         for name, module in model.named_modules():
             rule = _rule(module, name in additions, epsilon)
             if rule is not None:
-                module.rule = rule  # type: ignore[assignment]
+                module.rule = rule
         relevance: Tensor = propagate.attribute(x, target=y)
         return relevance
 

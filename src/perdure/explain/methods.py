@@ -142,7 +142,7 @@ def _check_complete(request: Request, x: Tensor, target: Tensor, maps: Tensor, f
     background = request.needed_background("deepshap")
     with torch.no_grad():
         scores = request.model(x.clone()).gather(1, target[:, None])[:, 0]
-        parts = [request.model(rows.clone())[:, target] for rows in background.split(request.batch_size)]
+        parts = [request.model(rows.clone())[:, target] for rows in torch.split(background, request.batch_size)]
         expected = scores - torch.cat(parts).mean(0)
     gap = (maps.flatten(1).sum(1) - expected).abs()
     allowed = 1e-3 * (expected.abs() + scores.abs()) + 1e-5 * (1 + maps.flatten(1).abs().sum(1))

@@ -11,26 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Operations that only move values.
-ROUTING = frozenset(
-    "view _unsafe_view reshape _reshape_alias permute transpose t squeeze unsqueeze expand slice select cat stack split "
-    "split_with_sizes unsafe_split chunk clone contiguous constant_pad_nd alias detach as_strided unbind flip roll index_select "
-    "index gather copy _to_copy unfold repeat lift_fresh pixel_shuffle channel_shuffle native_channel_shuffle narrow "
-    "reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d _pin_memory view_as movedim diagonal".split()
-)
-# Operations that are linear in what depends on the input, as long as only one operand does.
-PRODUCTS = frozenset(
-    "mm bmm addmm baddbmm addbmm matmul linear mkldnn_linear mkl_linear mv dot mul div convolution _convolution "
-    "mkldnn_convolution cudnn_convolution _mkldnn_linear_pointwise _addmm_activation addcmul addcdiv".split()
-)
-SUMS = frozenset("add sub rsub".split())
-LINEAR = frozenset(
-    "neg sum mean cumsum avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d "
-    "adaptive_avg_pool2d mkldnn_adaptive_avg_pool2d upsample_nearest1d upsample_nearest2d upsample_bilinear2d upsample_linear1d "
-    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_no_update "
-    "_batch_norm_with_update cudnn_batch_norm batch_norm index_add".split()
-)
-RANDOM = frozenset("native_dropout bernoulli bernoulli_ rand_like randn_like normal_ uniform_ rrelu_with_noise".split())
+from perdure.explain.operations import LINEAR, PRODUCTS, RANDOM, ROUTING, SUMS
 
 
 @dataclass(frozen=True)
@@ -106,10 +87,9 @@ class _Trace:
     severed: str | None = None
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__()  # type: ignore[no-untyped-call]
         self.names = {module: name for name, module in model.named_modules()}
         self.inside: list[nn.Module] = [model]
         self.traces: dict[int, _Trace] = {}
@@ -156,10 +136,16 @@ class _Watch(TorchDispatchMode):
         return result
 
     def _layer(self) -> str:
-        return self.names[self.inside[-1]]
+        return str(self.names[self.inside[-1]])
 
     def _note(
-        self, func: Any, name: str, args: tuple[Any, ...], sources: list[Tensor], needs: dict[int, bool], made: list[Tensor]
+        self,
+        func: Any,
+        name: str,
+        args: tuple[Any, ...],
+        sources: list[Tensor],
+        needs: dict[int, bool],
+        made: list[Tensor],
     ) -> None:
         module = self.inside[-1]
         plain = name.rstrip("_")
@@ -175,16 +161,10 @@ class _Watch(TorchDispatchMode):
             if tensor.is_floating_point() and not trace.constant and not needs[id(tensor)] and severed is None:
                 severed = self._layer()
         for tensor in made:
+            if _memory(tensor) in self.traces and plain in ROUTING:  # a view: what it shows is known already
+                continue
             constant = not tensor.is_floating_point() or all(trace.constant for trace in traces)
-            key = _memory(tensor)
-            if key in self.traces and plain in ROUTING:
-                if severed is None:
-                    continue
-                # A view of something whole taken without gradient is severed only where it is used on.
-                severed_here = all(not needs[id(source)] for source in sources)
-                if not severed_here:
-                    continue
-            self.traces[key] = _Trace(tensor.untyped_storage(), constant, None if constant else severed)
+            self.traces[_memory(tensor)] = _Trace(tensor.untyped_storage(), constant, None if constant else severed)
 
 
 def _kind(name: str, args: tuple[Any, ...], sources: list[int]) -> str:
@@ -196,6 +176,8 @@ def _kind(name: str, args: tuple[Any, ...], sources: list[int]) -> str:
         return "sum" if depending > 1 else "linear"
     if name in PRODUCTS:
         divided = name == "div" and len(operands) > 1 and operands[1] in sources
-        both = depending > 1 if not name.startswith(("addmm", "baddbmm")) else sum(m in sources for m in operands[1:]) > 1
+        both = (
+            depending > 1 if not name.startswith(("addmm", "baddbmm")) else sum(m in sources for m in operands[1:]) > 1
+        )
         return "product" if both or divided else "linear"
     return "linear" if name in LINEAR else "nonlinear"

@@ -182,4 +182,3 @@ def walked(value: Value, ranks: NDArray[np.int64], empty: FloatArray, full: Floa
     index = ranks if gains.ndim == 2 else ranks[:, :, None]
     marginals: FloatArray = np.take_along_axis(gains, index, axis=1)
     return marginals
-

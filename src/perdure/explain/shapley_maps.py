@@ -61,4 +61,3 @@ def _maps(request: Request, solve: Callable[[NetworkGame, int], Any]) -> Tensor:
         maps.append(players.spread(values))
         request.report(index + 1)
     return torch.stack(maps)
-

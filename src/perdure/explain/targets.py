@@ -52,7 +52,9 @@ def resolve_targets(target: Any, scores: Tensor) -> Tensor:
     if values.size == 1 and values.ndim <= 1:
         values = np.full(count, values.reshape(-1)[0])
     if values.shape != (count,):
-        raise InputError(f"target: found shape {values.shape} for {count} sample(s), expected one index, or one for each")
+        raise InputError(
+            f"target: found shape {values.shape} for {count} sample(s), expected one index, or one for each"
+        )
     values = values.astype(np.int64)
     outside = np.flatnonzero((values < 0) | (values >= classes))
     if len(outside):

@@ -32,8 +32,8 @@ def evaluated(value: Value, coalitions: NDArray[np.bool_]) -> FloatArray:
             f"value: {len(coalitions)} coalitions gave shape {values.shape}, expected ({len(coalitions)},) or "
             f"({len(coalitions)}, outputs)"
         )
-    wrong = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-    if wrong.any():
+    if not np.isfinite(values).all():
+        wrong = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         members = np.flatnonzero(coalitions[wrong.argmax()])
         shown = ", ".join(map(str, members[:8])) + (", ..." if len(members) > 8 else "")
         raise InputError(f"value: coalition {{{shown}}} gave NaN or infinity")

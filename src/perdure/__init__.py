@@ -7,13 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure import audit, figures, importers, learners, metrics, nets, record, report, surrogate, tasks
+    from perdure import audit, explain, figures, importers, learners, metrics, nets, record, report, surrogate, tasks
     from perdure.errors import InputError
     from perdure.record import Record, Recorder
 
 __version__ = "0.1.0"
 
-_ROOMS = ("audit", "figures", "importers", "learners", "metrics", "nets", "record", "report", "surrogate", "tasks")
+_ROOMS = (
+    "audit",
+    "explain",
+    "figures",
+    "importers",
+    "learners",
+    "metrics",
+    "nets",
+    "record",
+    "report",
+    "surrogate",
+    "tasks",
+)
 _NAMES = {"InputError": "perdure.errors", "Record": "perdure.record", "Recorder": "perdure.record"}
 
 __all__ = [
@@ -21,6 +33,7 @@ __all__ = [
     "Record",
     "Recorder",
     "audit",
+    "explain",
     "figures",
     "importers",
     "learners",

@@ -11,6 +11,7 @@ import typer
 from perdure import __version__
 from perdure.cli.audit import audit, report
 from perdure.cli.demo import demo
+from perdure.cli.explain import explain
 from perdure.cli.fit import fit
 from perdure.cli.reproduce import reproduce
 from perdure.cli.run import run
@@ -67,7 +68,7 @@ def _stop(message: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-for _command in (demo, run, audit, score, fit, report, reproduce):
+for _command in (demo, run, audit, score, fit, explain, report, reproduce):
     app.command()(_guarded(_command))
 
 

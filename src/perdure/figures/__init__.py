@@ -1,6 +1,15 @@
 """Figures from an audit's results. They compute nothing."""
 
 from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots
+from perdure.figures.attributions import attribution_map, attribution_panels
 from perdure.figures.style import as_svg, save
 
-__all__ = ["accuracy_lines", "accuracy_matrices", "as_svg", "criteria_dots", "save"]
+__all__ = [
+    "accuracy_lines",
+    "accuracy_matrices",
+    "as_svg",
+    "attribution_map",
+    "attribution_panels",
+    "criteria_dots",
+    "save",
+]

@@ -1,0 +1,258 @@
+"""Attributions, ours and the peers' on the same trained networks in one run, compared at equal error.
+
+Time is CPU time of one thread. All estimators here are unbiased, so the squared error of one falls as one over its time
+and the time to a given error is time * (error / wanted)^2; ours with balanced draws falls faster, so its budget is
+searched for.
+
+    python benchmarks/explain_speed.py [gradients] [shapley] [exact] [--images N]
+"""
+
+import argparse
+import json
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from perdure import explain, nets
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "cifar10-small.npz"
+WEIGHTS = Path(tempfile.gettempdir()) / "perdure-explain-speed"
+WANTED = 0.10
+NETWORKS = {"lenet": (None, 15, 0.02), "resnet18": (16, 6, 0.05)}  # width, epochs, learning rate
+
+
+def images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return normalised training and test images of CIFAR-10 with their labels."""
+    with np.load(DATA) as stored:
+        raw = {name: torch.from_numpy(stored[name]) for name in ("x_train", "y_train", "x_test", "y_test")}
+    train = raw["x_train"].permute(0, 3, 1, 2).float() / 255
+    test = raw["x_test"].permute(0, 3, 1, 2).float() / 255
+    mean, std = train.mean((0, 2, 3), keepdim=True), train.std((0, 2, 3), keepdim=True)
+    return (train - mean) / std, raw["y_train"].long(), (test - mean) / std, raw["y_test"].long()
+
+
+def trained(name: str) -> nn.Module:
+    """Return a network trained for a few epochs; the weights are kept for the next run."""
+    width, epochs, rate = NETWORKS[name]
+    net = nets.build(name, input_shape=(3, 32, 32), outputs=10, width=width)
+    file = WEIGHTS / f"{name}.pt"
+    if file.exists():
+        net.load_state_dict(torch.load(file, weights_only=True))
+        return net.eval()
+    x, y, _, _ = images()
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(epochs):
+        for rows in torch.split(torch.randperm(len(x), generator=generator), 64):
+            optimizer.zero_grad()
+            loss: Any = nn.functional.cross_entropy(net(x[rows]), y[rows])
+            loss.backward()
+            optimizer.step()
+    WEIGHTS.mkdir(exist_ok=True)
+    torch.save(net.state_dict(), file)
+    return net.eval()
+
+
+def timed(call: Callable[..., Any], *given: Any) -> tuple[Any, float]:
+    """Return what a call gives and its CPU seconds."""
+    start = time.process_time()
+    result = call(*given)
+    return result, time.process_time() - start
+
+
+def error(values: Tensor, reference: Tensor) -> float:
+    """Return the relative error, root mean square over images."""
+    square = (values - reference).flatten(1).square().sum(1) / reference.flatten(1).square().sum(1)
+    return float(square.mean().sqrt())
+
+
+def gradients(count: int) -> dict[str, float]:
+    """Expected gradients on ResNet-18 width 16 at relative error 0.10."""
+    import shap
+    from captum.attr import GradientShap
+
+    net = trained("resnet18")
+    train, _, test, labels = images()
+    background, x, y = train[:100], test[:: 1000 // count][:count], labels[:: 1000 // count][:count]
+
+    def ours(samples: int, seed: int = 0) -> Tensor:
+        found: Tensor = explain.attribute(net, x, y, background=background, samples=samples, seed=seed)
+        return found
+
+    reference = ours(3000, seed=99)
+    ours(10)
+    budget = 100
+    while True:
+        runs = [timed(ours, budget, seed) for seed in range(2)]
+        reached = median(error(values, reference) for values, _ in runs)
+        if reached <= WANTED:
+            break
+        budget = int(budget * 1.15)
+    our_time = median(seconds for _, seconds in runs)
+    print(f"ours: {budget} samples, error {reached:.3f}, {our_time / count:.2f} s an image")
+
+    class One(nn.Module):
+        def __init__(self, target: int) -> None:
+            super().__init__()
+            self.net, self.target = net, target
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            scores: Tensor = self.net(inputs)[:, self.target : self.target + 1]
+            return scores
+
+    def captum(samples: int) -> Tensor:
+        torch.manual_seed(0)
+        peer = GradientShap(net)
+        maps = []
+        for image, target in zip(x, y, strict=True):
+            parts = [
+                peer.attribute(image[None], background, n_samples=100, stdevs=0.0, target=int(target))
+                for _ in range(samples // 100)
+            ]
+            maps.append(torch.stack(parts).mean(0)[0].detach())
+        return torch.stack(maps)
+
+    def shap_one(samples: int) -> Tensor:
+        maps = []
+        for image, target in zip(x, y, strict=True):
+            peer = shap.GradientExplainer(One(int(target)), background, batch_size=100)
+            found = np.asarray(peer.shap_values(image[None], nsamples=samples, rseed=0))
+            maps.append(torch.from_numpy(found.reshape(image.shape)))
+        return torch.stack(maps)
+
+    def shap_all(samples: int) -> Tensor:
+        peer = shap.GradientExplainer(net, background, batch_size=100)
+        found = torch.from_numpy(np.asarray(peer.shap_values(x, nsamples=samples, rseed=0)))
+        return torch.stack([found[i, ..., int(target)] for i, target in enumerate(y)])
+
+    ratios = {}
+    for name, peer, samples in (
+        ("captum", captum, 600),
+        ("shap one class", shap_one, 600),
+        ("shap ten classes", shap_all, 100),
+    ):
+        values, seconds = timed(peer, samples)
+        own = error(values, reference)
+        needed = seconds * (own / WANTED) ** 2
+        ratios[f"gradients {name}"] = needed / our_time
+        print(f"{name}: {samples} samples, error {own:.3f}, {needed / count:.2f} s an image at {WANTED}")
+    return ratios
+
+
+def shapley(name: str, count: int, walks: int) -> dict[str, float]:
+    """Pixel Shapley values (1024 players): squared error times time against captum's ShapleyValueSampling."""
+    from captum.attr import ShapleyValueSampling
+
+    net = trained(name)
+    train, _, test, labels = images()
+    start = train.mean(0)
+    chosen = range(0, 1000, 1000 // count)
+    mask = torch.arange(1024).reshape(1, 1, 32, 32).expand(1, 3, 32, 32).contiguous()
+    peer = ShapleyValueSampling(net)
+
+    def captum(index: int, batch: int, samples: int) -> Tensor:
+        torch.manual_seed(index)
+        with torch.no_grad():
+            found = peer.attribute(
+                test[index : index + 1],
+                baselines=start[None],
+                target=int(labels[index]),
+                feature_mask=mask,
+                n_samples=samples,
+                perturbations_per_eval=batch,
+            )
+        values: Tensor = found[0, 0].flatten().double()
+        return values
+
+    speeds = {batch: timed(captum, 0, batch, 1)[1] for batch in (32, 64, 128)}
+    best = min(speeds, key=lambda batch: speeds[batch])
+    ratios: dict[str, list[float]] = {"castro": [], "antithetic": [], "gradient": []}
+    for index in chosen:
+        image, target = test[index : index + 1], int(labels[index])
+
+        def ours(estimator: str, samples: int, seed: int = 0, image: Tensor = image, target: int = target) -> Tensor:
+            options: dict[str, Any] = {"baseline": start, "samples": samples, "seed": seed, "reduce": "pixels"}
+            found: Tensor = explain.attribute(net, image, target, "shapley", estimator=estimator, **options)
+            return found[0].flatten().double()
+
+        # Two long independent runs: their mean is the reference, their difference says how far it can be believed.
+        first, second = (ours("gradient", 4 * walks, seed) for seed in (101, 102))
+        reference, doubt = (first + second) / 2, float((first - second).square().mean()) / 4
+        values, seconds = timed(captum, index, best, walks)
+        peer_cost = (float((values - reference).square().mean()) - doubt) * seconds
+        for estimator, found in ratios.items():
+            values, seconds = timed(ours, estimator, walks)
+            cost = (float((values - reference).square().mean()) - doubt) * seconds
+            found.append(peer_cost / cost)
+        shown = ", ".join(f"{which} {own[-1]:.2f}" for which, own in ratios.items())
+        print(f"{name} image {index}: captum (batch {best}) / ours: {shown}", flush=True)
+    return {f"shapley {name} {estimator}": median(found) for estimator, found in ratios.items()}
+
+
+def exact() -> dict[str, float]:
+    """Exact values and dividends of a random game, against shapiq's ExactComputer."""
+    from shapiq.game_theory.exact import ExactComputer
+
+    players = 16
+    table = np.random.default_rng(0).normal(size=1 << players)
+
+    def game(rows: np.ndarray) -> np.ndarray:
+        packed = np.packbits(np.asarray(rows, dtype=bool), axis=1, bitorder="little")
+        values: np.ndarray = table[packed.view("<u2")[:, 0]]
+        return values
+
+    def best_of(call: Callable[[], Any], times: int) -> tuple[Any, float]:
+        runs = [timed(call) for _ in range(times)]
+        return runs[-1][0], min(seconds for _, seconds in runs)
+
+    ours, values_time = best_of(lambda: explain.exact_shapley(game, players), 5)
+    _, dictionary_time = best_of(lambda: dict(explain.exact_shapley(game, players).dividends), 5)
+    theirs, peer_values = timed(lambda: ExactComputer(game=game, n_players=players)("SV"))
+    moebius, peer_both = timed(lambda: _both(ExactComputer(game=game, n_players=players)))
+    gap = max(abs(theirs[(i,)] - ours.values[i]) for i in range(players))
+    sets = list(ours.dividends.items())
+    wide = max(abs(moebius[tuple(sorted(team))] - value) for team, value in sets if team)
+    print(f"ours {values_time:.4f} s, with the dictionary {dictionary_time:.3f} s")
+    print(f"shapiq {peer_values:.1f} s, with the dictionary {peer_both:.1f} s")
+    print(f"largest difference: values {gap:.1e}, dividends {wide:.1e}")
+    return {
+        "exact values alone": peer_values / values_time,
+        "exact values and lazy dividends": peer_both / values_time,
+        "exact values and dictionary": peer_both / dictionary_time,
+    }
+
+
+def _both(computer: Any) -> Any:
+    computer("SV")
+    return computer("Moebius")
+
+
+def main() -> None:
+    """Run the parts asked for and print their ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["gradients", "shapley", "exact"])
+    parser.add_argument("--images", type=int, default=8)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    ratios: dict[str, float] = {}
+    if "exact" in asked.parts:
+        ratios |= exact()
+    if "gradients" in asked.parts:
+        ratios |= gradients(max(2, asked.images // 2))
+    for name, walks in (("lenet", 32), ("resnet18", 16)):
+        if "shapley" in asked.parts or f"shapley-{name}" in asked.parts:
+            ratios |= shapley(name, asked.images, walks)
+    print(json.dumps({name: round(ratio, 2) for name, ratio in ratios.items()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

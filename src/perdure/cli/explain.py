@@ -1,0 +1,212 @@
+"""perdure explain: attribution maps of a record's network, as arrays and as a picture."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TaskID
+
+from perdure.cli.options import numbers
+from perdure.errors import InputError
+
+if TYPE_CHECKING:
+    from perdure.record import Record
+    from perdure.tasks import Benchmark
+
+_REBUILT = ("scenario", "seed", "order_seed", "curriculum", "per_class", "validation", "tasks")
+SHOWN = 8
+
+
+def explain(
+    record: Annotated[Path, typer.Argument(help="A record with checkpoints, as perdure run leaves it.")],
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="A method; may be given several times. 'all': every one.")
+    ] = None,
+    task: Annotated[int, typer.Option(help="Whose test samples are explained, counted from 1.", min=1)] = 1,
+    step: Annotated[
+        int | None, typer.Option(help="The checkpoint after this step; by default the last.", min=1)
+    ] = None,
+    samples: Annotated[
+        str | None, typer.Option(help="Which test samples, counted from 1: 1,5,9. By default the first 4.")
+    ] = None,
+    target: Annotated[str, typer.Option(help="label, predicted, or an output counted from 1.")] = "label",
+    budget: Annotated[
+        int, typer.Option(help="Gradients, steps, perturbations or permutations for each sample.", min=1)
+    ] = 100,
+    background: Annotated[int, typer.Option(help="Training samples of the task as background.", min=1)] = 100,
+    layer: Annotated[str | None, typer.Option(help="Grad-CAM's layer; by default the last with a map.")] = None,
+    players: Annotated[
+        str | None, typer.Option(help="Shapley and LIME: pixels, features, grid or superpixels.")
+    ] = None,
+    estimator: Annotated[str, typer.Option(help="Shapley: antithetic, castro, leverage or gradient.")] = "antithetic",
+    seed: Annotated[int, typer.Option(help="Seed of all draws.", min=0)] = 0,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data files are, or go.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows that go through the network at once.", min=1)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where maps and picture go; by default explain/ in the record.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written and each map's sum as JSON.")] = False,
+) -> None:
+    """Explain a record's network: why it decides as it does, sample by sample.
+
+    Writes one .npz with the maps of every method and, for images, a picture with one panel for each. A method that would be
+    wrong on this network is refused; with several methods the others go on, and the exit code is 1.
+    """
+    from perdure import explain as room  # noqa: PLC0415
+    from perdure.record import Record  # noqa: PLC0415
+
+    opened = Record.open(record)
+    chosen = _methods(method, room.method_names())
+    data = _benchmark(opened, data_dir)
+    network = _network(opened, data, step)
+    x, labels, others = _inputs(data, task, numbers(samples, "--samples"), background)
+    wanted = _target(target, labels, data.outputs)
+    console = Console(stderr=True)
+    maps: dict[str, Any] = {}
+    refused: dict[str, str] = {}
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        for name in chosen:
+            line = bar.add_task(name, total=len(x))
+            try:
+                maps[name] = room.attribute(
+                    network,
+                    x,
+                    wanted,
+                    name,
+                    background=others,
+                    samples=budget,
+                    seed=seed,
+                    layer=layer,
+                    reduce="pixels",
+                    batch_size=batch_size,
+                    players=players,
+                    estimator=estimator,
+                    progress=partial(_show, bar, line),
+                )
+            except InputError as error:
+                if len(chosen) == 1:
+                    raise
+                refused[name] = str(error)
+    written = _write(out or record / "explain", x, labels, maps, data)
+    _tell(written, maps, refused, as_json)
+
+
+def _show(bar: Progress, line: TaskID, done: int, total: int) -> None:
+    bar.update(line, completed=done, total=total)
+
+
+def _methods(asked: list[str] | None, known: list[str]) -> list[str]:
+    names = list(dict.fromkeys(asked or ["expected_gradients"]))
+    return [name for name in known if name != "exact_shapley"] if names == ["all"] else names
+
+
+def _benchmark(record: Record, data_dir: Path | None) -> Benchmark:
+    """Build the record's benchmark again, as its provenance says, and check that it is the same."""
+    from perdure import tasks  # noqa: PLC0415
+
+    about = record.manifest.provenance
+    if "source" not in about:
+        raise InputError(
+            f"{record.path}: it does not say where its data came from; explain.attribute takes your own arrays"
+        )
+    given = {name: about[name] for name in _REBUILT if name in about}
+    data = tasks.load(about["source"], data_dir=data_dir, **given)
+    if "fingerprint" in about and about["fingerprint"] != data.fingerprint():
+        raise InputError(f"{record.path}: the data of {about['source']} are not those the record was made with")
+    return data
+
+
+def _network(record: Record, data: Benchmark, step: int | None) -> Any:
+    """Build the record's network and load the checkpoint after a step."""
+    from perdure import nets  # noqa: PLC0415
+
+    manifest = record.manifest
+    if "name" not in manifest.network:
+        raise InputError(f"{record.path}: it does not name its network; load it yourself and call explain.attribute")
+    if not manifest.checkpoints:
+        raise InputError(f"{record.path}: no checkpoint was kept, so there is no network to explain")
+    which = max(manifest.checkpoints) if step is None else step - 1
+    network = nets.build(
+        manifest.network["name"],
+        input_shape=data.input_shape,
+        outputs=data.outputs,
+        width=manifest.network.get("width"),
+    )
+    try:
+        network.load_state_dict(record.checkpoint(which))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(
+            f"{record.path}: the checkpoint does not fit network {manifest.network['name']!r} ({reason})"
+        ) from None
+    return network.eval()
+
+
+def _inputs(data: Benchmark, task: int, samples: list[int] | None, background: int) -> tuple[Any, Any, Any]:
+    """Return normalised test samples, their labels and a background of training samples spread over the task."""
+    import numpy as np  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+
+    from perdure.learners.data import Preparation  # noqa: PLC0415
+
+    if task > len(data.tasks):
+        raise InputError(f"--task {task}: {data.name} has tasks 1 to {len(data.tasks)}")
+    chosen = data.tasks[task - 1]
+    places = samples or list(range(1, min(4, len(chosen.test)) + 1))
+    if min(places) < 1 or max(places) > len(chosen.test):
+        raise InputError(
+            f"--samples {','.join(map(str, places))}: task {task} has test samples 1 to {len(chosen.test)}"
+        )
+    ready = Preparation(data, torch.device("cpu"))
+    rows = np.array(places) - 1
+    spread = np.unique(np.linspace(0, len(chosen.train) - 1, min(background, len(chosen.train))).astype(int))
+    x = ready.normalised(torch.from_numpy(np.ascontiguousarray(chosen.test.x[rows])))
+    others = ready.normalised(torch.from_numpy(np.ascontiguousarray(chosen.train.x[spread])))
+    return x, chosen.test.y[rows], others
+
+
+def _target(word: str, labels: Any, outputs: int) -> Any:
+    if word == "label":
+        return labels
+    if word == "predicted":
+        return word
+    if not word.isdigit() or not 1 <= int(word) <= outputs:
+        raise InputError(f"--target {word}: expected label, predicted, or an output from 1 to {outputs}")
+    return int(word) - 1
+
+
+def _write(folder: Path, x: Any, labels: Any, maps: dict[str, Any], data: Benchmark) -> list[Path]:
+    import numpy as np  # noqa: PLC0415
+
+    from perdure import figures  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {name: value.numpy() for name, value in maps.items()}
+    np.savez_compressed(folder / "maps.npz", inputs=x.numpy(), labels=labels, **arrays)
+    written = [folder / "maps.npz"]
+    if maps and x.dim() == 4:
+        names = [data.class_names[label] if data.class_names else str(label + 1) for label in labels[:SHOWN]]
+        shown = {name: value[:SHOWN] for name, value in arrays.items()}
+        written.append(
+            figures.save(figures.attribution_panels(list(x[:SHOWN]), shown, labels=names), folder / "maps.png")
+        )
+    return written
+
+
+def _tell(written: list[Path], maps: dict[str, Any], refused: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        sums = {name: value.flatten(1).sum(1).tolist() for name, value in maps.items()}
+        told = {"written": [str(path) for path in written], "sums": sums, "refused": refused}
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        for path in written:
+            typer.echo(path)
+    for reason in refused.values():
+        typer.echo(f"perdure: {reason}", err=True)
+    if refused:
+        raise typer.Exit(1)

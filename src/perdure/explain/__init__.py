@@ -1,0 +1,37 @@
+"""Attributions from a network: explainers, expected gradients, Shapley values, and refusals where they would be wrong."""
+
+from perdure.explain.attribute import attribute, expected_gradients, method_names
+from perdure.explain.axioms import AxiomCheck, Axioms, check_axioms, check_network_axioms
+from perdure.explain.checker import Finding, check_network
+from perdure.explain.exact import Dividends, ExactShapley, exact_shapley
+from perdure.explain.expected_gradients import ExpectedGradients
+from perdure.explain.game import NetworkGame, layer_output
+from perdure.explain.players import Players, features, grid, own_players, pixels, superpixels
+from perdure.explain.shapley import ESTIMATORS, Shapley, shapley
+
+__all__ = [
+    "ESTIMATORS",
+    "AxiomCheck",
+    "Axioms",
+    "Dividends",
+    "ExactShapley",
+    "ExpectedGradients",
+    "Finding",
+    "NetworkGame",
+    "Players",
+    "Shapley",
+    "attribute",
+    "check_axioms",
+    "check_network",
+    "check_network_axioms",
+    "exact_shapley",
+    "expected_gradients",
+    "features",
+    "grid",
+    "layer_output",
+    "method_names",
+    "own_players",
+    "pixels",
+    "shapley",
+    "superpixels",
+]

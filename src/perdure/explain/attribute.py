@@ -1,0 +1,218 @@
+"""One interface to all explainers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from perdure.errors import InputError, nearest
+from perdure.explain import methods
+from perdure.explain.arrays import as_rows, check_finite, like, place_of, rows_per_batch
+from perdure.explain.checker import Inspection, check_map_layer, inspect_network
+from perdure.explain.expected_gradients import DrawKind, ExpectedGradients
+from perdure.explain.expected_gradients import expected_gradients as run_expected_gradients
+from perdure.explain.keeping import kept_as_it_was
+from perdure.explain.lime import lime
+from perdure.explain.lrp import lrp
+from perdure.explain.players import Players
+from perdure.explain.request import Progress, Request
+from perdure.explain.shapley_maps import exact_shapley_maps, shapley_maps
+from perdure.explain.targets import outputs_of, resolve_targets
+
+Reduction = Literal["sum", "largest", "same"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to explain, and how channels become one value a pixel: summed, the largest magnitude, or all the same."""
+
+    explain: Callable[[Request], Tensor]
+    pixels: Reduction = "sum"
+
+
+_METHODS = {
+    "grad": Method(methods.grad, "largest"),
+    "gradient_x_input": Method(methods.gradient_x_input),
+    "integrated_gradients": Method(methods.integrated_gradients),
+    "guided_backprop": Method(methods.guided_backprop),
+    "lrp": Method(lrp),
+    "deepshap": Method(methods.deepshap),
+    "lime": Method(lime, "same"),
+    "gradcam": Method(methods.gradcam, "same"),
+    "expected_gradients": Method(lambda request: run_expected_gradients(request).values),
+    "shapley": Method(shapley_maps, "same"),
+    "exact_shapley": Method(exact_shapley_maps, "same"),
+}
+
+
+def method_names() -> list[str]:
+    """Return the names ``attribute`` knows."""
+    return list(_METHODS)
+
+
+def attribute(
+    model: nn.Module,
+    x: Any,
+    target: Any,
+    method: str = "expected_gradients",
+    background: Any = None,
+    samples: int = 100,
+    seed: int = 0,
+    layer: str | nn.Module | None = None,
+    baseline: Any = None,
+    reduce: str | None = None,
+    batch_size: int | None = None,
+    *,
+    players: Players | str | Any | None = None,
+    estimator: str = "antithetic",
+    progress: Progress | None = None,
+) -> Any:
+    """Return a map for each sample: how much each input variable adds to the target's output.
+
+    ``x``: (n, channels, height, width), (n, channels, length) or (n, features), numpy or torch; the map has its shape and kind.
+    ``target``: an output index, one for each sample, or ``"predicted"``. ``samples``: gradient evaluations, integration steps,
+    perturbations (LIME) or permutations (Shapley). ``background``: inputs like x, needed by expected_gradients and deepshap,
+    and by shapley for its mean unless there is a ``baseline`` (``"mean"``, ``"zero"``, ``"blur"``, a number or an array).
+    ``layer``: Grad-CAM's, by name or as a module. ``players`` (shapley, lime): ``"pixels"``, ``"features"``, ``"grid"``,
+    ``"superpixels"`` or an array of labels; ``estimator`` as in ``shapley``. ``reduce="pixels"`` joins the channels as the
+    bias paper does: (n, height, width). Memory depends on ``batch_size``, not on the number of samples. What a method has
+    no use for is ignored.
+
+    A network on which the method would be wrong is refused with the layer and the remedy, and the network is left as it
+    was. Draws depend on the seed and the sample's values alone. ``progress(done, samples)`` is called as samples are finished.
+    """
+    chosen = _named(method)
+    if reduce not in (None, "pixels"):
+        raise InputError(f"reduce: found {reduce!r}, expected None or 'pixels'")
+    rule = "shapley-gradient" if method == "shapley" and estimator == "gradient" else method
+
+    def run(request: Request, inspection: Inspection) -> Tensor:
+        if method == "lrp":
+            return lrp(request, inspection.additions)
+        return chosen.explain(request)
+
+    maps = _prepared(
+        run,
+        model,
+        x,
+        target,
+        rule,
+        background,
+        samples,
+        seed,
+        layer,
+        baseline,
+        batch_size,
+        players,
+        estimator,
+        progress,
+    )
+    check_finite(maps, 0, f"the map of method {method!r}")
+    return like(_reduced(maps, chosen.pixels) if reduce else maps, x)
+
+
+def expected_gradients(
+    model: nn.Module,
+    x: Any,
+    target: Any,
+    background: Any,
+    samples: int = 100,
+    seed: int = 0,
+    *,
+    draws: DrawKind = "balanced",
+    batch_size: int | None = None,
+    progress: Progress | None = None,
+) -> ExpectedGradients:
+    """Return expected gradients with their standard errors, both like x.
+
+    ``draws="iid"`` replays ``shap.GradientExplainer``: the same backgrounds and path points for the same seed.
+    """
+    found = _prepared(
+        lambda request, _: run_expected_gradients(request, draws),
+        model, x, target, "expected_gradients", background, samples, seed, None, None, batch_size, None, "antithetic", progress,
+    )  # fmt: skip
+    check_finite(found.values, 0, "the map of method 'expected_gradients'")
+    result: ExpectedGradients = replace(found, values=like(found.values, x), stderr=like(found.stderr, x))
+    return result
+
+
+def _prepared(
+    run: Callable[[Request, Inspection], Any],
+    model: nn.Module,
+    x: Any,
+    target: Any,
+    rule: str,
+    background: Any,
+    samples: int,
+    seed: int,
+    layer: str | nn.Module | None,
+    baseline: Any,
+    batch_size: int | None,
+    players: Players | str | Any | None,
+    estimator: str,
+    progress: Progress | None,
+) -> Any:
+    """Check everything, then run a method on a network that will be as it was."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model: found {type(model).__name__}, expected a torch.nn.Module")
+    _whole("samples", samples, 1)
+    _whole("seed", seed, 0)
+    device, dtype = place_of(model, x)
+    with torch.inference_mode(False), torch.enable_grad(), kept_as_it_was(model):
+        rows = as_rows(x, "x", device, dtype)
+        others = None if background is None else as_rows(background, "background", device, dtype)
+        if others is not None and others.shape[1:] != rows.shape[1:]:
+            raise InputError(
+                f"background: its samples have shape {tuple(others.shape[1:])}, those of x {tuple(rows.shape[1:])}"
+            )
+        size = rows_per_batch(batch_size, rows.shape[1:])
+        inspection = inspect_network(model, rows)
+        inspection.refuse("grad" if rule == "shapley-gradient" else rule)
+        name = _layer_name(model, layer)
+        if rule == "gradcam":
+            name = check_map_layer(inspection, name, rows)
+        classes = resolve_targets(target, outputs_of(model, rows, size))
+        request = Request(
+            model, rows, classes, others, int(samples), int(seed), name, baseline, size, players, estimator, progress
+        )
+        return run(request, inspection)
+
+
+def _named(method: str) -> Method:
+    if method not in _METHODS:
+        raise InputError(f"method: unknown name {method!r}, {nearest(str(method), list(_METHODS))}")
+    return _METHODS[method]
+
+
+def _whole(what: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{what}: found {value!r}, expected a whole number from {least}")
+
+
+def _layer_name(model: nn.Module, layer: str | nn.Module | None) -> str | None:
+    """Return a layer's name in the network."""
+    if layer is None:
+        return None
+    names = {name: module for name, module in model.named_modules() if name}
+    if isinstance(layer, nn.Module):
+        for name, module in names.items():
+            if module is layer:
+                return str(name)
+        raise InputError(f"layer: this {type(layer).__name__} is no part of the network")
+    if layer not in names:
+        raise InputError(f"layer: unknown name {layer!r}, {nearest(str(layer), list(names))}")
+    return layer
+
+
+def _reduced(maps: Tensor, pixels: Reduction) -> Tensor:
+    """Join the channels; the columns of a table are joined already."""
+    if maps.dim() < 3:
+        return maps.abs() if pixels == "largest" else maps
+    if pixels == "largest":
+        return maps.abs().amax(dim=1)
+    return maps.sum(dim=1) if pixels == "sum" else maps[:, 0]

@@ -1,0 +1,104 @@
+"""Pictures of attributions: signed heat maps over the images they explain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from perdure.errors import InputError
+
+FloatArray = NDArray[np.float64]
+SIGNED = "RdBu_r"  # red adds to the output, blue takes away; told apart by colour-blind readers too
+FAINT = 0.35  # of the grey image under a map
+
+
+def attribution_map(image: Any, attributions: Any, *, limit: float | None = None, title: str = "") -> Figure:
+    """One signed map over its image; ``limit`` is the end of the colour scale, by default the largest magnitude."""
+    return attribution_panels([image], {title: [attributions]}, limits={title: limit} if limit is not None else None)
+
+
+def attribution_panels(
+    images: Sequence[Any],
+    maps: Mapping[str, Sequence[Any]],
+    *,
+    labels: Sequence[str] = (),
+    limits: Mapping[str, float] | None = None,
+) -> Figure:
+    """One row for each image, one column for each method, as in Figure 1 of the bias paper.
+
+    ``images``: (height, width) or (channels, height, width) each; ``maps``: for each method one (height, width) map an
+    image. All maps of one method share one signed colour scale, which ``limits`` can fix, so that maps of one column
+    compare; methods have units of their own.
+    """
+    pictures = [_grey(image) for image in images]
+    values = {
+        name: [_map(one, picture) for one, picture in zip(own, pictures, strict=True)] for name, own in maps.items()
+    }
+    rows, columns = len(pictures), len(values) + 1
+    figure = Figure(figsize=(1.5 * columns + 0.3, 1.55 * rows + 0.6), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for row, image in enumerate(images):
+        _show_image(panels[row, 0], image, labels[row] if row < len(labels) else "")
+    for column, (name, own) in enumerate(values.items(), start=1):
+        limit = (limits or {}).get(name) or max(float(np.abs(one).max()) for one in own) or 1.0
+        for row, one in enumerate(own):
+            shown = _overlay(panels[row, column], pictures[row], one, limit)
+        panels[0, column].set_title(name.replace("_", " "), fontsize=8)
+        bar = figure.colorbar(
+            shown, ax=panels[:, column], location="bottom", shrink=0.9, pad=0.02, ticks=[-limit, 0, limit]
+        )
+        bar.ax.set_xticklabels([f"{-limit:.2g}", "0", f"{limit:.2g}"], fontsize=6)
+    panels[0, 0].set_title("image", fontsize=8)
+    return figure
+
+
+def _plain(image: Any) -> FloatArray:
+    array: FloatArray = np.asarray(image.detach().cpu() if hasattr(image, "detach") else image, dtype=np.float64)
+    return array
+
+
+def _grey(image: Any) -> FloatArray:
+    """Return the image in grey, 0 to 1."""
+    array = _plain(image)
+    if array.ndim not in (2, 3):
+        raise InputError(f"image: found shape {array.shape}, expected (height, width) or (channels, height, width)")
+    return _scaled(array.mean(axis=0) if array.ndim == 3 else array)
+
+
+def _scaled(array: FloatArray) -> FloatArray:
+    low, high = array.min(), array.max()
+    scaled: FloatArray = (array - low) / (high - low if high > low else 1.0)
+    return scaled
+
+
+def _map(values: Any, picture: FloatArray) -> FloatArray:
+    array = _plain(values)
+    if array.shape != picture.shape:
+        raise InputError(
+            f"map: found shape {array.shape} for an image of {picture.shape}; make it with reduce='pixels'"
+        )
+    return array
+
+
+def _show_image(panel: Any, image: Any, label: str) -> None:
+    array = _scaled(_plain(image))
+    if array.ndim == 3 and len(array) == 3:
+        panel.imshow(array.transpose(1, 2, 0), interpolation="nearest")
+    else:
+        panel.imshow(array.mean(axis=0) if array.ndim == 3 else array, cmap="gray", interpolation="nearest")
+    panel.set_ylabel(label, fontsize=7)
+    panel.set_xticks([])
+    panel.set_yticks([])
+
+
+def _overlay(panel: Any, picture: FloatArray, values: FloatArray, limit: float) -> Any:
+    """Draw the map, and over it the image's grey, faintly: colours stay true where the image is even."""
+    shown = panel.imshow(values, cmap=SIGNED, vmin=-limit, vmax=limit, interpolation="nearest")
+    panel.imshow(picture, cmap="gray", alpha=FAINT, interpolation="nearest")
+    panel.set_xticks([])
+    panel.set_yticks([])
+    return shown

@@ -1,0 +1,110 @@
+"""perdure explain and its pictures, as a stranger meets them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from perdure import Recorder, explain, figures, nets, tasks
+from perdure.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A record as perdure run leaves it: one short task of Split Digits, its network and where its data came from."""
+    data = tasks.load("split-digits")
+    path = tmp_path_factory.mktemp("runs") / "r"
+    recorder = Recorder(
+        path,
+        [task.name for task in data.tasks],
+        learner="naive",
+        benchmark=data.name,
+        network={"name": "small-conv", "width": 4},
+        provenance={**data.provenance, "fingerprint": data.fingerprint()},
+    )
+    net = nets.build("small-conv", input_shape=data.input_shape, outputs=data.outputs, width=4, seed=3)
+    recorder.after_task(net, accuracy=[0.5] * 5)
+    return path, net.eval(), data
+
+
+def test_maps_and_picture_are_written_and_are_those_of_the_library(perdure, trained, tmp_path):
+    path, net, data = trained
+    arguments = (
+        "explain",
+        path,
+        "--method",
+        "gradient_x_input",
+        "--method",
+        "lrp",
+        "--samples",
+        "2,5",
+        "--out",
+        "maps",
+    )
+    told = json.loads(perdure(*arguments, "--json").stdout)
+    assert told["written"] == ["maps/maps.npz", "maps/maps.png"]
+    assert (tmp_path / "maps/maps.png").read_bytes()[:4] == b"\x89PNG"
+    with np.load(tmp_path / "maps/maps.npz") as written:
+        x, labels = torch.from_numpy(written["inputs"]), written["labels"]
+        np.testing.assert_array_equal(labels, data.tasks[0].test.y[[1, 4]])
+        raw = data.tasks[0].test.x[[1, 4]] / 255
+        np.testing.assert_allclose(x, (raw - data.mean[0]) / data.std[0], atol=1e-5)
+        expected = explain.attribute(net, x, labels, "gradient_x_input", reduce="pixels")
+        np.testing.assert_allclose(written["gradient_x_input"], expected, atol=1e-6)
+        assert told["sums"]["lrp"] == pytest.approx(written["lrp"].sum((1, 2)), abs=1e-5)
+
+
+def test_the_default_is_expected_gradients_into_the_record(perdure, trained):
+    path, _, _ = trained
+    shown = perdure("explain", path, "--budget", "5", "--target", "predicted").stdout.split()
+    assert shown == [str(path / "explain/maps.npz"), str(path / "explain/maps.png")]
+    with np.load(path / "explain/maps.npz") as written:
+        assert written["expected_gradients"].shape == (4, 8, 8)
+
+
+def test_refused_methods_do_not_stop_the_others(perdure, trained):
+    path, _, _ = trained
+    options = ("--method", "grad", "--method", "gradcam", "--layer", "head", "--samples", "1", "--json")
+    done = perdure("explain", path, *options, code=1)
+    assert list(json.loads(done.stdout)["sums"]) == ["grad"]
+    assert "layer 'head' puts out shape" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--method", "gradd"), "did you mean 'grad'"),
+        (("--task", "6"), "tasks 1 to 5"),
+        (("--samples", "0"), "test samples 1 to"),
+        (("--samples", "x"), "expected whole numbers"),
+        (("--step", "2"), "no checkpoint was kept after step 2"),
+        (("--target", "11"), "an output from 1 to 10"),
+        (("--players", "pixel", "--method", "shapley"), "did you mean 'pixels'"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(perdure, trained, options, says):
+    done = perdure("explain", trained[0], *options, code=2)
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_records_without_network_or_data_say_so(perdure, tmp_path):
+    Recorder(tmp_path / "bare", tasks=1).after_task(accuracy=[0.5])
+    assert "does not say where its data came from" in perdure("explain", "bare", code=2).stderr
+
+
+def test_panels_share_one_signed_scale_for_each_method(tmp_path):
+    images = np.random.default_rng(0).random((2, 3, 6, 6))
+    maps = {"grad": [np.ones((6, 6)), 3 * np.ones((6, 6))], "lrp": [-np.ones((6, 6)), np.zeros((6, 6))]}
+    figure = figures.attribution_panels(list(images), maps, labels=["a", "b"])
+    scales = [panel.images[0].get_clim() for panel in figure.axes[:6] if len(panel.images) == 2]
+    assert scales == [(-3.0, 3.0), (-1.0, 1.0)] * 2  # row by row
+    for ending in ("png", "svg", "pdf"):
+        assert figures.save(figure, tmp_path / f"panels.{ending}").stat().st_size > 1000
+    single = figures.attribution_map(images[0, 0], np.ones((6, 6)), limit=2.0)
+    assert single.axes[1].images[0].get_clim() == (-2.0, 2.0)
+    with pytest.raises(InputError, match="reduce='pixels'"):
+        figures.attribution_map(images[0], images[0])

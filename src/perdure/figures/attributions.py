@@ -13,11 +13,12 @@ from perdure.errors import InputError
 
 FloatArray = NDArray[np.float64]
 SIGNED = "RdBu_r"  # red adds to the output, blue takes away; told apart by colour-blind readers too
+CLIPPED = 0.995  # of the magnitudes lie within the colour scale; a few single pixels would make all others pale
 FAINT = 0.35  # of the grey image under a map
 
 
 def attribution_map(image: Any, attributions: Any, *, limit: float | None = None, title: str = "") -> Figure:
-    """One signed map over its image; ``limit`` is the end of the colour scale, by default the largest magnitude."""
+    """One signed map over its image; ``limit`` is the end of the colour scale, by default it holds 99.5 % of the magnitudes."""
     return attribution_panels([image], {title: [attributions]}, limits={title: limit} if limit is not None else None)
 
 
@@ -44,15 +45,23 @@ def attribution_panels(
     for row, image in enumerate(images):
         _show_image(panels[row, 0], image, labels[row] if row < len(labels) else "")
     for column, (name, own) in enumerate(values.items(), start=1):
-        limit = (limits or {}).get(name) or max(float(np.abs(one).max()) for one in own) or 1.0
+        limit = (limits or {}).get(name) or float(np.quantile(np.abs(own), CLIPPED)) or 1.0
         for row, one in enumerate(own):
             shown = _overlay(panels[row, column], pictures[row], one, limit)
         panels[0, column].set_title(name.replace("_", " "), fontsize=8)
         bar = figure.colorbar(
-            shown, ax=panels[:, column], location="bottom", shrink=0.9, pad=0.02, ticks=[-limit, 0, limit]
+            shown,
+            ax=panels[:, column],
+            location="bottom",
+            shrink=0.9,
+            pad=0.02,
+            ticks=[-limit, 0, limit],
+            extend="both",
         )
         bar.ax.set_xticklabels([f"{-limit:.2g}", "0", f"{limit:.2g}"], fontsize=6)
     panels[0, 0].set_title("image", fontsize=8)
+    if values:  # an invisible bar keeps the images level with the maps
+        figure.colorbar(shown, ax=panels[:, 0], location="bottom", shrink=0.9, pad=0.02).ax.set_visible(False)
     return figure
 
 

@@ -267,3 +267,10 @@ def test_an_error_inside_the_network_leaves_it_as_it_was():
         explain.attribute(net, torch.ones(2, 6), 0, "integrated_gradients")
     assert not hasattr(net, "counter")
     assert not any(module._forward_hooks for module in net.modules())
+
+
+def test_shapley_values_by_gradients_need_gradients():
+    net, x = Frozen().eval(), torch.randn(2, 6)
+    assert explain.attribute(net, x, 1, "shapley", baseline="zero", samples=4).shape == x.shape
+    with pytest.raises(InputError, match="method 'shapley': layer 'first': the input is frozen"):
+        explain.attribute(net, x, 1, "shapley", baseline="zero", samples=40, estimator="gradient")

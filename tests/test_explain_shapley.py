@@ -181,6 +181,27 @@ def test_gradient_estimator_is_exact_on_a_linear_network():
     assert found.stderr.max() < 1e-9
 
 
+def test_a_pilot_chooses_between_regression_and_permutations():
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=30)
+
+    def nearly_additive(rows):
+        total = rows @ weights
+        return total + 0.05 * np.sin(20 * total)
+
+    def rarely_anything(rows):
+        """Only the first players' coalition counts: nothing additive to fit, and most marginals are 0."""
+        return rows[:, 0] * (rows.sum(axis=1) % 2)
+
+    for game in (nearly_additive, rarely_anything):
+        chosen = explain.choose_estimator(game, 30)
+        spread = {
+            name: np.mean(np.var([explain.shapley(game, 30, 16, name, seed=s).values for s in range(1, 9)], axis=0))
+            for name in ("antithetic", "leverage")
+        }
+        assert spread[chosen] == min(spread.values()), spread
+
+
 def test_castro_agrees_with_captum_on_a_network():
     from captum.attr import ShapleyValueSampling
 

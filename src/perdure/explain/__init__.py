@@ -6,6 +6,7 @@ from perdure.explain.checker import Finding, check_network
 from perdure.explain.exact import Dividends, ExactShapley, exact_shapley
 from perdure.explain.expected_gradients import ExpectedGradients
 from perdure.explain.game import NetworkGame, layer_output
+from perdure.explain.pilot import choose_estimator
 from perdure.explain.players import Players, features, grid, own_players, pixels, superpixels
 from perdure.explain.shapley import ESTIMATORS, Shapley, shapley
 
@@ -24,6 +25,7 @@ __all__ = [
     "check_axioms",
     "check_network",
     "check_network_axioms",
+    "choose_estimator",
     "exact_shapley",
     "expected_gradients",
     "features",

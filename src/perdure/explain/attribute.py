@@ -89,29 +89,14 @@ def attribute(
     chosen = _named(method)
     if reduce not in (None, "pixels"):
         raise InputError(f"reduce: found {reduce!r}, expected None or 'pixels'")
-    rule = "shapley-gradient" if method == "shapley" and estimator == "gradient" else method
+    asked = _Asked(
+        model, x, target, method, background, samples, seed, layer, baseline, batch_size, players, estimator, progress
+    )
 
     def run(request: Request, inspection: Inspection) -> Tensor:
-        if method == "lrp":
-            return lrp(request, inspection.additions)
-        return chosen.explain(request)
+        return lrp(request, inspection.additions) if method == "lrp" else chosen.explain(request)
 
-    maps = _prepared(
-        run,
-        model,
-        x,
-        target,
-        rule,
-        background,
-        samples,
-        seed,
-        layer,
-        baseline,
-        batch_size,
-        players,
-        estimator,
-        progress,
-    )
+    maps = _explained(asked, run)
     check_finite(maps, 0, f"the map of method {method!r}")
     return like(_reduced(maps, chosen.pixels) if reduce else maps, x)
 
@@ -132,55 +117,73 @@ def expected_gradients(
 
     ``draws="iid"`` replays ``shap.GradientExplainer``: the same backgrounds and path points for the same seed.
     """
-    found = _prepared(
-        lambda request, _: run_expected_gradients(request, draws),
-        model, x, target, "expected_gradients", background, samples, seed, None, None, batch_size, None, "antithetic", progress,
-    )  # fmt: skip
+    asked = _Asked(
+        model, x, target, "expected_gradients", background, samples, seed, batch_size=batch_size, progress=progress
+    )
+    found = _explained(asked, lambda request, _: run_expected_gradients(request, draws))
     check_finite(found.values, 0, "the map of method 'expected_gradients'")
     result: ExpectedGradients = replace(found, values=like(found.values, x), stderr=like(found.stderr, x))
     return result
 
 
-def _prepared(
-    run: Callable[[Request, Inspection], Any],
-    model: nn.Module,
-    x: Any,
-    target: Any,
-    rule: str,
-    background: Any,
-    samples: int,
-    seed: int,
-    layer: str | nn.Module | None,
-    baseline: Any,
-    batch_size: int | None,
-    players: Players | str | Any | None,
-    estimator: str,
-    progress: Progress | None,
-) -> Any:
+@dataclass(frozen=True)
+class _Asked:
+    """What the user asked for, as it was given."""
+
+    model: nn.Module
+    x: Any
+    target: Any
+    method: str
+    background: Any
+    samples: int
+    seed: int
+    layer: str | nn.Module | None = None
+    baseline: Any = None
+    batch_size: int | None = None
+    players: Players | str | Any | None = None
+    estimator: str = "antithetic"
+    progress: Progress | None = None
+
+
+def _explained(asked: _Asked, run: Callable[[Request, Inspection], Any]) -> Any:
     """Check everything, then run a method on a network that will be as it was."""
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model: found {type(model).__name__}, expected a torch.nn.Module")
-    _whole("samples", samples, 1)
-    _whole("seed", seed, 0)
-    device, dtype = place_of(model, x)
-    with torch.inference_mode(False), torch.enable_grad(), kept_as_it_was(model):
-        rows = as_rows(x, "x", device, dtype)
-        others = None if background is None else as_rows(background, "background", device, dtype)
-        if others is not None and others.shape[1:] != rows.shape[1:]:
-            raise InputError(
-                f"background: its samples have shape {tuple(others.shape[1:])}, those of x {tuple(rows.shape[1:])}"
-            )
-        size = rows_per_batch(batch_size, rows.shape[1:])
-        inspection = inspect_network(model, rows)
-        inspection.refuse("grad" if rule == "shapley-gradient" else rule)
-        name = _layer_name(model, layer)
-        if rule == "gradcam":
-            name = check_map_layer(inspection, name, rows)
-        classes = resolve_targets(target, outputs_of(model, rows, size))
-        request = Request(
-            model, rows, classes, others, int(samples), int(seed), name, baseline, size, players, estimator, progress
-        )
+    if not isinstance(asked.model, nn.Module):
+        raise InputError(f"model: found {type(asked.model).__name__}, expected a torch.nn.Module")
+    _whole("samples", asked.samples, 1)
+    _whole("seed", asked.seed, 0)
+    with torch.inference_mode(False), torch.enable_grad(), kept_as_it_was(asked.model):
+        request, inspection = _request(asked)
         return run(request, inspection)
+
+
+def _request(asked: _Asked) -> tuple[Request, Inspection]:
+    """Turn arrays into tensors, look at the network, and refuse what would be wrong."""
+    device, dtype = place_of(asked.model, asked.x)
+    x = as_rows(asked.x, "x", device, dtype)
+    background = None if asked.background is None else as_rows(asked.background, "background", device, dtype)
+    if background is not None and background.shape[1:] != x.shape[1:]:
+        raise InputError(
+            f"background: its samples have shape {tuple(background.shape[1:])}, those of x {tuple(x.shape[1:])}"
+        )
+    rows = rows_per_batch(asked.batch_size, x.shape[1:])
+    inspection = inspect_network(asked.model, x)
+    inspection.refuse(asked.method, gradients=asked.method == "shapley" and asked.estimator == "gradient")
+    layer = _layer_name(asked.model, asked.layer)
+    request = Request(
+        model=asked.model,
+        x=x,
+        target=resolve_targets(asked.target, outputs_of(asked.model, x, rows)),
+        background=background,
+        samples=int(asked.samples),
+        seed=int(asked.seed),
+        layer=check_map_layer(inspection, layer, x) if asked.method == "gradcam" else layer,
+        baseline=asked.baseline,
+        batch_size=rows,
+        players=asked.players,
+        estimator=asked.estimator,
+        progress=asked.progress,
+    )
+    return request, inspection
 
 
 def _named(method: str) -> Method:

@@ -65,10 +65,10 @@ class Inspection:
     """The last layer with a map of more than one position before pooling: Grad-CAM's default."""
     observation: Observation
 
-    def refuse(self, method: str) -> None:
-        """Raise the first finding that makes this method wrong."""
+    def refuse(self, method: str, *, gradients: bool = False) -> None:
+        """Raise the first finding that makes this method wrong, or any gradient if the method takes gradients."""
         for finding in self.findings:
-            if method in finding.methods:
+            if method in finding.methods or (gradients and "grad" in finding.methods):
                 raise InputError(f"method {method!r}: {finding}")
 
 

@@ -88,16 +88,19 @@ def expected_gradients(request: Request, draws: DrawKind = "balanced") -> Expect
     few = min(4, max(1, request.batch_size // 2))
     model = quick_copy(request.model, torch.cat([request.x[:few], background[:few]])[: request.batch_size])
     plan = _plan(request, draws, len(background))
-    totals = [_Total(request.x[0], drawn) for drawn in plan]
+    values, stderr = [], []
+    total = _Total(request.x[0], plan[0])
     for rows, products in _products(model, request, background, plan):
         parts = torch.split(products, [stop - start for start, stop in rows.values()])
         for (index, (start, stop)), part in zip(rows.items(), parts, strict=True):
-            totals[index].add(start, part)
+            if start == 0:
+                total = _Total(request.x[0], plan[index])
+            total.add(start, part)
             if stop == request.samples:
+                values.append(total.mean.to(request.x.dtype))
+                stderr.append(total.stderr().to(request.x.dtype))
                 request.report(index + 1)
-    values = torch.stack([total.mean for total in totals])
-    stderr = torch.stack([total.stderr() for total in totals])
-    return ExpectedGradients(values.to(request.x.dtype), stderr.to(request.x.dtype), request.samples)
+    return ExpectedGradients(torch.stack(values), torch.stack(stderr), request.samples)
 
 
 def _plan(request: Request, kind: DrawKind, backgrounds: int) -> list[Draws]:

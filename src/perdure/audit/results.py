@@ -11,6 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.audit.json_values import (
+    float_of,
+    interval_from_json,
+    interval_to_json,
+    matrix_from_json,
+    matrix_to_json,
+    number_of,
+)
 from perdure.errors import InputError
 from perdure.metrics import Interval
 from perdure.record.files import read_versioned, write_json
@@ -115,7 +123,7 @@ class Audit:
             "first_places": self.first_places,
             "first_place_criteria": list(self.first_place_criteria),
             "correlation": {
-                row: {column: _number(value) for column, value in values.items()}
+                row: {column: number_of(value) for column, value in values.items()}
                 for row, values in self.correlation.items()
             },
             "partial_scores": self.partial_scores,
@@ -130,7 +138,7 @@ class Audit:
             first_places=value["first_places"],
             first_place_criteria=tuple(value["first_place_criteria"]),
             correlation={
-                row: {column: _float(cell) for column, cell in cells.items()}
+                row: {column: float_of(cell) for column, cell in cells.items()}
                 for row, cells in value["correlation"].items()
             },
             partial_scores=value["partial_scores"],
@@ -158,35 +166,6 @@ class Audit:
         return write_page(self, Path(path))
 
 
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _float(value: float | None) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _interval_to_json(value: Interval) -> dict[str, Any]:
-    return {
-        "mean": _number(value.mean),
-        "low": _number(value.low),
-        "high": _number(value.high),
-        "n": value.n,
-        "method": value.method,
-        "reason": value.reason,
-        "level": value.level,
-    }
-
-
-def _interval_from_json(value: dict[str, Any]) -> Interval:
-    numbers = {key: _float(value[key]) for key in ("mean", "low", "high")}
-    return Interval(**{**value, **numbers})
-
-
-def _rows(table: NDArray[np.float64]) -> list[list[float | None]]:
-    return [[_number(value) for value in row] for row in table.tolist()]
-
-
 def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
     return {
         "learner": entry.learner,
@@ -194,19 +173,19 @@ def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
         "runs": list(entry.runs),
         "complete": entry.complete,
         **{
-            group: {name: _interval_to_json(value) for name, value in getattr(entry, group).items()}
+            group: {name: interval_to_json(value) for name, value in getattr(entry, group).items()}
             for group in ("measures", "scores", "stability")
         },
         "tasks": list(entry.tasks),
         "curriculum": [task + 1 for task in entry.curriculum],
-        "table": _rows(entry.table),
-        "initial": None if entry.initial is None else _rows(entry.initial[None])[0],
+        "table": matrix_to_json(entry.table),
+        "initial": None if entry.initial is None else matrix_to_json(entry.initial[None])[0],
     }
 
 
 def _learner_from_json(value: dict[str, Any]) -> LearnerAudit:
     groups = {
-        group: {name: _interval_from_json(cell) for name, cell in value[group].items()}
+        group: {name: interval_from_json(cell) for name, cell in value[group].items()}
         for group in ("measures", "scores", "stability")
     }
     initial = value["initial"]
@@ -217,7 +196,7 @@ def _learner_from_json(value: dict[str, Any]) -> LearnerAudit:
         complete=value["complete"],
         tasks=tuple(value["tasks"]),
         curriculum=tuple(task - 1 for task in value["curriculum"]),
-        table=np.array([[_float(cell) for cell in row] for row in value["table"]], dtype=np.float64),
-        initial=None if initial is None else np.array([_float(cell) for cell in initial]),
+        table=matrix_from_json(value["table"]),
+        initial=None if initial is None else np.array([float_of(cell) for cell in initial]),
         **groups,
     )

@@ -117,7 +117,8 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
         if not below:
             raise InputError(f"{path}: there is no record here (no {MANIFEST} in it or below)")
         found.update(below)
-    return sorted(found)
+    # What lies inside a record belongs to it: a network trained again for a reference is no run of its own.
+    return sorted(path for path in found if found.isdisjoint(path.parents))
 
 
 def _read_manifest(path: Path) -> Manifest:

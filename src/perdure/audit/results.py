@@ -19,6 +19,8 @@ from perdure.audit.json_values import (
     matrix_to_json,
     number_of,
 )
+from perdure.audit.stability_compare import LearnerDifference
+from perdure.audit.stability_results import ShapcResult
 from perdure.errors import InputError
 from perdure.metrics import Interval
 from perdure.record.files import read_versioned, write_json
@@ -58,6 +60,14 @@ MEASURES: Mapping[str, Measure] = {
     "MS": Measure("MS", True, "model size efficiency"),
     "SSS": Measure("SSS", True, "sample storage efficiency"),
     "CE": Measure("CE", True, "computational efficiency; 1 up to ten passes over a task"),
+    "shapc_mean": Measure("SHAPC-Mean", True, "consistency of the reasons for decisions, sampling noise included"),
+    "shapc_var": Measure("SHAPC-Var", False, "spread of SHAPC over samples, divided by its mean", (0, math.inf)),
+    "shapc_calibrated": Measure(
+        "calibrated SHAPC",
+        True,
+        "from chance (0) to the consistency noise leaves of equal reasons (1)",
+        (-math.inf, math.inf),
+    ),
 }
 
 
@@ -104,6 +114,10 @@ class Audit:
     partial_scores: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
     """Records that took no part, and why."""
+    stability: tuple[ShapcResult, ...] = ()
+    """SHAPC of each run, if it was asked for."""
+    differences: tuple[LearnerDifference, ...] = ()
+    """Which learner decides more stably, pair by pair."""
 
     def __str__(self) -> str:
         lines = []
@@ -113,6 +127,7 @@ class Audit:
             lines += [f"  {'CL_score ' + name:22} {value}" for name, value in entry.scores.items()]
             lines += [f"  {name} is missing: {why}" for name, why in entry.reasons().items()]
         lines += [f"left out: {run}: {why}" for run, why in self.left_out.items()]
+        lines += [str(difference) for difference in self.differences]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -128,6 +143,8 @@ class Audit:
             },
             "partial_scores": self.partial_scores,
             "left_out": self.left_out,
+            "stability": [result.to_json() for result in self.stability],
+            "differences": [difference.to_json() for difference in self.differences],
         }
 
     @classmethod
@@ -143,6 +160,8 @@ class Audit:
             },
             partial_scores=value["partial_scores"],
             left_out=value["left_out"],
+            stability=tuple(ShapcResult.from_json(result) for result in value.get("stability", ())),
+            differences=tuple(LearnerDifference.from_json(entry) for entry in value.get("differences", ())),
         )
 
     def save(self, path: str | Path) -> None:

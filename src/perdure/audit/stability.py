@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from perdure.audit.consistency import Halves, Settings, halves, pair_values, predictions
+from perdure import explain
+from perdure.audit.consistency import Halves, halves, pair_values, predictions
 from perdure.audit.retraining import trained_again
 from perdure.audit.samples import balanced_order
 from perdure.audit.stability_results import (
@@ -23,9 +24,10 @@ from perdure.audit.stability_results import (
     running,
     scores,
 )
+from perdure.audit.stability_settings import Settings
 from perdure.audit.stability_store import UNIT, Store, TaskValues, as_json, value_names
 from perdure.audit.subject import NetworkMaker, Subject, subject_of
-from perdure.errors import InputError
+from perdure.errors import InputError, nearest
 from perdure.metrics import Interval
 from perdure.record.files import alone, remove_litter
 
@@ -75,7 +77,7 @@ def shapc(
         raise InputError(f"precision: expected a number between 0 and 1, got {precision!r}")
     if per_task is not None and per_task < 2:
         raise InputError(f"per_task: expected at least 2 samples, got {per_task}")
-    chosen = Settings(**settings)
+    chosen = _checked_settings(settings)
     subject = subject_of(record, network, data, background_data, data_dir, device)
     folder = Path(out) if out is not None else subject.path / FOLDER
     others = {tau: tuple(range(tau + 1, len(subject.curriculum))) for tau in subject.first_visits()}
@@ -92,6 +94,17 @@ def shapc(
             other = _other_seed(subject, retrain_reference, folder, network, data, background_data, data_dir, device)
             retraining = _retraining(subject, other, folder, chosen, limit or PER_TASK)
     return _result(subject, chosen, store, tasks, stopped, retraining)
+
+
+def _checked_settings(given: Mapping[str, Any]) -> Settings:
+    known = [field.name for field in fields(Settings)]
+    for name in given:
+        if name not in known:
+            raise InputError(f"shapc: there is no setting {name!r}; {nearest(name, known)}")
+    chosen = Settings(**given)
+    if chosen.method not in explain.method_names():
+        raise InputError(f"method: unknown name {chosen.method!r}, {nearest(chosen.method, explain.method_names())}")
+    return chosen
 
 
 class Flight:

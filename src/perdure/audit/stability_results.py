@@ -43,9 +43,9 @@ class ShapcResult:
     """The decision-attribution stability of one run (SHAPC of Cai et al., Eq. 4 to 9, and what is needed to read it).
 
     ``mean`` (SHAPC-Mean, higher is more stable) is comparable with the paper; it mixes drift with sampling noise.
-    ``calibrated`` is free of it: 1 means the reasons are as similar as noise lets equal ones be, 0 as dissimilar as chance. ``var``: a
-    coefficient of variation over samples, lower is more even. Matrices are steps x steps, [tau, t]. Intervals are of the
-    samples (percentile bootstrap), not of training again.
+    ``calibrated`` is free of it: 1 means the reasons are as similar as noise lets equal ones be, 0 as dissimilar as
+    chance. ``var``: a coefficient of variation over samples, lower is more even. Matrices are steps x steps, [tau, t].
+    Intervals are of the samples (percentile bootstrap), not of training again.
     """
 
     run: str

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.audit.consistency import QUANTITIES, FloatArray, Settings
+from perdure.audit.stability_settings import QUANTITIES, FloatArray, Settings
 from perdure.errors import InputError
 from perdure.record.files import index_in, number_in, read_rows, read_versioned, write_json, write_table
 from perdure.record.tensors import load_tensors, save_tensors

@@ -252,7 +252,7 @@ def _checked(subject: Subject) -> Subject:
             raise InputError(f"{path}: the network gives {tuple(outputs.shape)} for two samples, expected (2, classes)")
         if max(subject.data.classes[task]) >= outputs.shape[1]:
             raise InputError(
-                f"{path}: task {task + 1} has a sample of class {max(subject.data.classes[task])}, but the network has outputs 0 to "
-                f"{outputs.shape[1] - 1}"
+                f"{path}: task {task + 1} has a sample of class {max(subject.data.classes[task])}, but the network has "
+                f"outputs 0 to {outputs.shape[1] - 1}"
             )
     return subject

@@ -58,8 +58,8 @@ def _known_mean(values: FloatArray) -> FloatArray:
 def bootstrap_interval(value: float, draws: FloatArray, smallest: int, n: int, level: float = 0.95) -> Interval:
     """Return a percentile interval from the draws of a statistic, moved so that their mean is the statistic's value.
 
-    Resampling m samples gives m - 1 of m parts of their variance: a spread comes out too small in every draw, hence the move, and
-    the interval is widened by sqrt(m / (m - 1)), m the ``smallest`` number of samples in a task. One sample has none.
+    Resampling m samples gives m - 1 of m parts of their variance: a spread comes out too small in every draw, hence the
+    move, and the interval is widened by sqrt(m / (m - 1)), m the ``smallest`` number of samples in a task.
     """
     known = draws[~np.isnan(draws)]
     if math.isnan(value) or smallest < 2 or not len(known):

@@ -1,6 +1,7 @@
 """The figures of the SHAPC paper show what the audit holds."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def audit() -> Audit:
                     stopped="",
                     table=table,
                     samples={tau: np.arange(12) for tau in table},
-                )  # fmt: skip
+                )
             )
         results += own
         measures = {
@@ -65,13 +66,17 @@ def audit() -> Audit:
                 curriculum=(0, 1, 2),
                 table=table_of,
                 initial=None,
-            )  # fmt: skip
+            )
         )
     return Audit(tuple(learners), {}, (), {}, stability=tuple(results))
 
 
+def axes(figure: Any) -> list[Any]:
+    return list(figure.axes)
+
+
 def test_lines_show_accuracy_forgetting_and_shapc_of_the_first_task(audit):
-    panels = figures.stability_lines(audit).axes
+    panels = axes(figures.stability_lines(audit))
     assert [panel.get_title() for panel in panels] == ["accuracy, task 1", "forgetting, task 1", "SHAPC, task 1"]
     assert panels[0].lines[0].get_ydata() == pytest.approx([0.9, 0.5, 0.3])
     assert panels[1].lines[0].get_ydata() == pytest.approx([0, 0.4, 0.6])
@@ -81,20 +86,20 @@ def test_lines_show_accuracy_forgetting_and_shapc_of_the_first_task(audit):
 
 
 def test_distributions_mark_the_mean_of_the_last_step(audit):
-    figure = figures.stability_distributions(audit)
-    assert len(figure.axes) == 2
+    panels = axes(figures.stability_distributions(audit))
+    assert len(panels) == 2
     values = np.concatenate([one.table[1][:, -1] for one in audit.stability[:2]])
-    assert figure.axes[1].lines[0].get_xdata()[0] == pytest.approx(values.mean())
+    assert panels[1].lines[0].get_xdata()[0] == pytest.approx(values.mean())
 
 
 def test_bars_have_the_height_of_the_means_and_say_which_way_is_good(audit):
-    panels = figures.stability_bars(audit).axes
+    panels = axes(figures.stability_bars(audit))
     assert [panel.get_title()[-1] for panel in panels] == ["↑", "↓", "↑", "↓"]
     assert [bar.get_height() for bar in panels[2].patches] == pytest.approx([0.45, 0.45])
 
 
 def test_boxes_are_one_for_each_learner_and_later_step(audit):
-    panel = figures.stability_boxes(audit).axes[0]
+    panel = axes(figures.stability_boxes(audit))[0]
     medians = [
         line.get_ydata()[0] for line in panel.lines if line.get_color() == "black" and len(line.get_xdata()) == 2
     ]
@@ -104,7 +109,7 @@ def test_boxes_are_one_for_each_learner_and_later_step(audit):
 
 
 def test_matrices_print_the_calibrated_score_of_each_pair(audit):
-    panel = figures.stability_matrices(audit).axes[0]
+    panel = axes(figures.stability_matrices(audit))[0]
     mean = np.mean([one.matrices["calibrated"] for one in audit.stability[:2]], axis=0)
     assert [text.get_text() for text in panel.texts] == [f"{mean[i, j]:.2f}" for i, j in ((0, 1), (0, 2), (1, 2))]
 

@@ -1,8 +1,9 @@
 """The SHAPC audit of a five-task record, against the same audit with shap.GradientExplainer and a numpy loop, at equal error.
 
 Both sides' maps have a relative error of 0.10 against a long reference. Ours: the whole audit of 40 samples a task, with
-halves, references and intervals; its map is the mean of both halves. The peer: plain maps of so many samples that their error is
-0.10, and the metric sample by sample; its time is measured on parts of 100 samples and scaled. CPU time of one thread.
+halves, references and intervals; its map is the mean of both halves. The peer: plain maps of so many samples that their
+error is 0.10, and the metric sample by sample; its time is measured on parts of 100 samples and scaled. CPU time of one
+thread.
 
     python benchmarks/shapc_audit.py [--per-task 40] [--metric]
 """
@@ -127,8 +128,8 @@ def numpy_loop(before: np.ndarray, after: np.ndarray, top: float = 0.3) -> list[
     result = []
     for one, other in zip(before, after, strict=True):
         channels = []
-        for first, second in zip(one, other, strict=True):
-            first, second = ((plane - plane.min()) / (plane.max() - plane.min()) for plane in (first, second))
+        for pair in zip(one, other, strict=True):
+            first, second = ((plane - plane.min()) / (plane.max() - plane.min()) for plane in pair)
             count = max(1, int(top * first.size))
             regions = [plane >= np.sort(plane, axis=None)[-count] for plane in (first, second)]
             weight = np.exp(-np.abs(first - second))
@@ -176,7 +177,7 @@ def audit(per_task: int) -> dict[str, float]:
         used = references[:: 1 if times > 1 else 4]
         square = np.mean([square_error(value, ref) for own, ref in zip(parts, used, strict=True) for value, _ in own])
         seconds = np.mean([spent for own in parts for _, spent in own])
-        theirs = maps * seconds * square / WANTED**2 + loop_time
+        theirs = float(maps * seconds * square / WANTED**2 + loop_time)
         ratios[name.replace("_", ", ").replace("all", "ten classes").replace("one", "one class")] = theirs / our_time
         print(f"{name}: {PART * square / WANTED**2:.0f} samples a map for the same error, {theirs:.0f} s", flush=True)
     return ratios

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import skip_init
 
 from perdure.nets import Network, features_of
 
@@ -24,7 +25,8 @@ class NearestMean(nn.Module):
         super().__init__()
         self.body = net.body if isinstance(net, Network) else Features(net)
         self.unit = UnitLength()
-        self.scores = nn.Linear(means.shape[1], len(means), device=means.device).requires_grad_(False)
+        # Not initialised, because that would draw random numbers, and an evaluation must leave no trace.
+        self.scores = skip_init(nn.Linear, means.shape[1], len(means), device=means.device).requires_grad_(False)
         self.scores.weight.copy_(2 * means * seen[:, None])
         self.scores.bias.copy_(torch.where(seen, -2.0, UNSEEN))
 

@@ -26,7 +26,8 @@ class NearestMean(nn.Module):
         self.body = net.body if isinstance(net, Network) else Features(net)
         self.unit = UnitLength()
         # Not initialised, because that would draw random numbers, and an evaluation must leave no trace.
-        self.scores = skip_init(nn.Linear, means.shape[1], len(means), device=means.device).requires_grad_(False)
+        self.scores = skip_init(nn.Linear, means.shape[1], len(means), device=means.device)  # type: ignore[no-untyped-call]
+        self.scores.requires_grad_(False)
         self.scores.weight.copy_(2 * means * seen[:, None])
         self.scores.bias.copy_(torch.where(seen, -2.0, UNSEEN))
 

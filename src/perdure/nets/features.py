@@ -52,7 +52,7 @@ def _last_linear(module: nn.Module, x: Tensor) -> tuple[nn.Linear, Tensor, Tenso
     def remember(part: nn.Module, arguments: tuple[Any, ...]) -> None:
         # Another hook may copy the network and run the copy, whose layers bring this hook along.
         if part in layers:
-            seen[:] = [(cast(nn.Linear, part), arguments[0])]
+            seen[:] = [(part, arguments[0])]
 
     handles: list[RemovableHandle] = [layer.register_forward_pre_hook(remember) for layer in layers]
     try:

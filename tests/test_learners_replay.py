@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from perdure.learners.bfp import distance
 from perdure.learners.data import Batch
 from perdure.learners.memory import BalancedReservoir, SharedMemory, Stored, herded
-from tests.small import batch_of, make_learner, move, table
+from tests.small import batch_of, make_learner, move, seeded, table
 
 RNG = np.random.default_rng(0)
 CLASSES = [(0, 1), (2, 3), (4, 5)]
@@ -101,7 +101,7 @@ def test_logits_written_back_reach_the_examples_that_were_drawn():
 
 
 def test_der_adds_exactly_the_squared_distance_to_the_stored_logits():
-    net = nn.Linear(4, 6)
+    net = seeded(nn.Linear(4, 6))
     learner = make_learner("der", THREE, net, {"alpha": 0.7, "buffer": 30})
     first, second = batch_of(THREE, 0, count=12), batch_of(THREE, 1, count=20)
     then = net(first.x).detach()
@@ -128,7 +128,7 @@ def test_der_stores_the_plain_example_and_the_training_mode_logits_of_its_augmen
 
 
 def test_derpp_draws_logits_and_labels_independently():
-    net = nn.Linear(4, 6)
+    net = seeded(nn.Linear(4, 6))
     passes = watched(net)
     learner = make_learner("der++", THREE, net, {"alpha": 0.7, "beta": 0.4, "buffer": 30})
     learner.loss(batch_of(THREE, 0))
@@ -156,9 +156,7 @@ def test_derpp_draws_logits_and_labels_independently():
 
 
 def two_layers(seed: int = 0) -> nn.Sequential:
-    net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 6))
-    move(net, seed)
-    return net
+    return seeded(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 6)), seed)
 
 
 def test_bfp_projection_recovers_a_planted_linear_map():

@@ -27,7 +27,8 @@ def reproduce(
     """Train learners and write their table beside the published one.
 
     classic-learners tunes and trains the twelve classic learners; memory-learners trains the nine methods of the SHAPC
-    paper's Table 1, and shapc audits whether they keep their reasons. It can be stopped and repeated: finished runs and trials are kept.
+    paper's Table 1, and shapc audits whether they keep their reasons. It can be stopped and repeated: finished runs,
+    trials and samples are kept.
     """
     import torch  # noqa: PLC0415
 

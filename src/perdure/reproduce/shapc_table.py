@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import replace
 from itertools import combinations
@@ -73,7 +74,7 @@ def _main_table(audit: Audit, results: dict[str, list[ShapcResult]]) -> list[str
 
 
 def _mean(values: list[float]) -> str:
-    known = [value for value in values if value == value]
+    known = [value for value in values if not math.isnan(value)]
     return f"{statistics.fmean(known):.3f}" if known else "–"
 
 
@@ -87,10 +88,11 @@ def _shares_table(audit: Audit, results: dict[str, list[ShapcResult]]) -> list[s
         own = results.get(entry.learner)
         if own is None:
             continue
-        cells = []
-        for share in sorted(own[0].sensitivity):
-            for which in (0, 1):
-                cells.append(_mean([one.sensitivity[share][which].mean for one in own]))
+        cells = [
+            _mean([one.sensitivity[share][which].mean for one in own])
+            for share in sorted(own[0].sensitivity)
+            for which in (0, 1)
+        ]
         paper = PAPER_SHARES.get(entry.learner)
         said = "; ".join(f"{mean / 100:.3f}, {var / 100:.3f}" for mean, var in paper) if paper else ""
         lines.append(f"| `{entry.learner}` | " + " | ".join(cells) + f" | {said} |")
@@ -118,12 +120,10 @@ def _order(audit: Audit) -> list[str]:
 def _budget(audit: Audit) -> list[str]:
     enough = sum(one.budget_is_enough for one in audit.stability)
     ceilings = [float(one.matrices["ceiling"][0, 1]) for one in audit.stability]
-    return [
-        f"Budget: {OPTIONS['samples']} gradients a sample and network, {OPTIONS['per_task']} samples a task; enough by its own "
-        f"check in {enough} of {len(audit.stability)} runs. Noise ceiling of the first pair: {min(ceilings):.2f} to "
-        f"{max(ceilings):.2f}.",
-        "",
-    ]
+    spent = f"{OPTIONS['samples']} gradients a sample and network, {OPTIONS['per_task']} samples a task"
+    checked = f"enough by its own check in {enough} of {len(audit.stability)} runs"
+    noise = f"Noise ceiling of the first pair: {min(ceilings):.2f} to {max(ceilings):.2f}."
+    return [f"Budget: {spent}; {checked}. {noise}", ""]
 
 
 def write_results(sections: list[str], path: Path) -> None:
@@ -131,8 +131,8 @@ def write_results(sections: list[str], path: Path) -> None:
     intro = [
         "# Attribution stability of the nine methods of the SHAPC paper",
         "",
-        "Made by `perdure reproduce shapc --data-dir DATA` from the records of `perdure reproduce memory-learners` (trained first",
-        "if they are not there). Means over seeds with 95 % Student t intervals (half-widths after ±). The paper's numbers are",
+        "Made by `perdure reproduce shapc --data-dir DATA` from the records of `perdure reproduce memory-learners` (trained",
+        "first if they are not there). Means over seeds with 95 % Student t intervals (half-widths after ±). The paper's numbers are",
         "for the whole data, a full-width network, 50 epochs a task, and shap's plain sampling, so only orders compare.",
         "[How to read the scores](../stability.md).",
         "",

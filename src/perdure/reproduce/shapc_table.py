@@ -132,8 +132,9 @@ def write_results(sections: list[str], path: Path) -> None:
         "# Attribution stability of the nine methods of the SHAPC paper",
         "",
         "Made by `perdure reproduce shapc --data-dir DATA` from the records of `perdure reproduce memory-learners` (trained",
-        "first if they are not there). Means over seeds with 95 % Student t intervals (half-widths after ±). The paper's numbers are",
-        "for the whole data, a full-width network, 50 epochs a task, and shap's plain sampling, so only orders compare.",
+        "first if they are not there). Means over seeds with 95 % Student t intervals (half-widths after ±). The paper's",
+        "numbers are for the whole data, a full-width network, 50 epochs a task, and shap's plain sampling, so only orders",
+        "compare.",
         "[How to read the scores](../stability.md).",
         "",
     ]

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from perdure.errors import InputError
 from perdure.explain.arrays import check_finite, rows_per_batch
-from perdure.explain.folding import quick_copy
 from perdure.explain.players import Players
 
 FloatArray = NDArray[np.float64]
@@ -91,6 +90,10 @@ class NetworkGame:
         else:
             with _replaced(self.layer, rows):
                 scores = self.model(self._source().expand(len(rows), *self._source().shape))
+        return self._checked(scores)
+
+    def _checked(self, scores: Tensor) -> Tensor:
+        """Return the target's scores, refusing what is not finite."""
         chosen: Tensor = scores[:, self.target]
         check_finite(chosen.detach().reshape(1, -1), self.index, "the network's output for a coalition")
         return chosen
@@ -99,22 +102,6 @@ class NetworkGame:
         if self.source is None:
             raise InputError("game: players that are units of a layer need source=, the network's input")
         return self.source
-
-
-def quick_game(game: NetworkGame) -> NetworkGame:
-    """Return the same game on a copy of the network that is sooner done, if the outputs agree to 1e-5."""
-    if game.layer is not None:
-        return game
-    probe = torch.stack([game.sample, game.baseline, (game.sample + game.baseline) / 2])[: game.batch_size]
-    return NetworkGame(
-        quick_copy(game.model, probe),
-        game.sample,
-        game.target,
-        game.labels,
-        game.baseline,
-        batch_size=game.batch_size,
-        index=game.index,
-    )
 
 
 def layer_output(model: nn.Module, layer: nn.Module, source: Tensor) -> Tensor:

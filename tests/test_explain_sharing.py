@@ -121,7 +121,7 @@ def test_nan_in_a_shared_walk_names_the_sample():
     net = headed(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2))
     quick = explain.quick_game(game_of(net, (3, 12, 12), index=3))
     assert isinstance(quick, SharedGame)
-    quick.rest[-1].weight.data.fill_(float("nan"))
+    next(quick.rest.parameters()).data.fill_(float("nan"))
     with pytest.raises(InputError, match=r"sample 3: .*NaN"):
         explain.shapley(quick, 144, 2)
 

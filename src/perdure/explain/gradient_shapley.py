@@ -48,6 +48,7 @@ measured, the trapezoid rule with all players' slopes is better at equal cost on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,6 +63,7 @@ from perdure.explain.values import FloatArray
 GRADIENT_COST = 3  # evaluations: one forward pass, and a backward pass that costs two
 SMALLEST_BLOCK, LARGEST_BLOCK = 2, 16
 PILOT_PASSES = 2
+ROUNDS = 17  # with a wanted standard error, from 1/256 of the work on, each with 1.4 times the work so far
 
 
 def gradient_shapley(value: Any, players: int, budget: Budget, seed: int) -> Shapley:
@@ -86,16 +88,23 @@ def gradient_shapley(value: Any, players: int, budget: Budget, seed: int) -> Sha
     for half in halves:
         half.go_on(PILOT_PASSES, 1)
     plans = [other.split((budget.evaluations - least) // 2) for other in reversed(halves)]
-    for half, (passes, pairs) in zip(halves, plans, strict=True):
-        half.go_on(passes, 0)
-        for part in _spans(pairs, levels.pairs_together):
-            if _enough(halves, budget):
-                break
-            half.go_on(0, len(part))
+    for share in _shares(budget):
+        if _enough(halves, budget):
+            break
+        for half, (passes, pairs) in zip(halves, plans, strict=True):
+            half.go_on(
+                PILOT_PASSES + math.ceil(share * passes) - len(half.totals),
+                1 + math.ceil(share * pairs) - len(half.pairs),
+            )
     values = (halves[0].values() + halves[1].values()) / 2
     spent = levels.fixed_cost + sum(half.spent for half in halves)
     walks = 2 * sum(len(half.pairs) for half in halves)
     return Shapley(values, np.sqrt(_variance(halves)), spent, walks, "gradient")
+
+
+def _shares(budget: Budget) -> list[float]:
+    """Return which shares of the work are done before the standard errors are looked at again."""
+    return [1.0] if budget.stderr is None else [2.0 ** -(left / 2) for left in reversed(range(ROUNDS))]
 
 
 def _enough(halves: tuple[_Half, _Half], budget: Budget) -> bool:

@@ -105,13 +105,13 @@ def gradients(count: int) -> dict[str, float]:
         return found
 
     reference = Reference(ours(2000, seed=98), ours(2000, seed=99))
-    budget = 100
+    budget = 160
     while True:
         runs = [timed(ours, budget, seed) for seed in range(3)]
         reached = float(np.sqrt(np.mean([reference.square(values) for values, _ in runs])))
         if reached <= WANTED:
             break
-        budget += 20
+        budget += 10
     our_time = float(np.mean([seconds for _, seconds in runs]))
     print(f"ours: {budget} samples, error {reached:.3f}, {our_time / count:.2f} s an image")
 

@@ -63,7 +63,7 @@ class NetworkGame:
             for part in torch.split(rows, self.batch_size):
                 shown = self._spread(part.to(self.sample.device))
                 values.append(self._scores(torch.where(shown, self.sample, self.baseline)))
-        return torch.cat(values).double().cpu().numpy()
+        return torch.cat(values).cpu().double().numpy()
 
     def gradients(self, weights: Any) -> FloatArray:
         """Return (m, players): the derivative of the output by each player's share, at these shares."""
@@ -74,7 +74,7 @@ class NetworkGame:
             point = (self.baseline + self._spread(part) * difference).requires_grad_()
             (gradient,) = torch.autograd.grad(self._scores(point).sum(), point)
             found.append(self._gather(gradient * difference))
-        return torch.cat(found).double().cpu().numpy()
+        return torch.cat(found).cpu().double().numpy()
 
     def _spread(self, rows: Tensor) -> Tensor:
         if self._by_position:  # a view instead of a copy for every channel

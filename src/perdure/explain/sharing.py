@@ -82,10 +82,11 @@ class SharedGame(NetworkGame):
 
     def walks(self, ranks: NDArray[np.int64], steps: NDArray[np.int64]) -> FloatArray:
         """Return F along each order after so many players have entered, (orders, steps)."""
-        after = torch.from_numpy(steps).to(self.sample)
+        device = self.sample.device
+        orders, after = (torch.from_numpy(array).to(device, torch.float32) for array in (ranks, steps))  # exact to 2^24
         with torch.inference_mode():
-            found = [torch.cat(list(self._walk(torch.from_numpy(order).to(self.sample), after))) for order in ranks]
-        return torch.stack(found).double().cpu().numpy()
+            found = [torch.cat(list(self._walk(order, after))) for order in orders]
+        return torch.stack(found).cpu().double().numpy()
 
     def _walk(self, ranks: Tensor, steps: Tensor) -> Iterator[Tensor]:
         entries, states = self._states(ranks)

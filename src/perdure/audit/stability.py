@@ -17,10 +17,10 @@ from perdure.audit.consistency import Halves, halves, pair_values, predictions
 from perdure.audit.retraining import trained_again
 from perdure.audit.samples import balanced_order
 from perdure.audit.stability_results import (
-    Resampled,
     Retraining,
     ShapcResult,
     budget_in_words,
+    retraining_scores,
     running,
     scores,
 )
@@ -243,7 +243,7 @@ def _other_seed(
 
 def _retraining(subject: Subject, other: Subject, folder: Path, settings: Settings, per_task: int) -> Retraining:
     """Score the networks of two seeds against each other, each after the step that trained the task."""
-    steps = tuple(tau for tau in (*subject.first_visits(),) if tau < len(other.curriculum))
+    steps = tuple(tau for tau in subject.first_visits() if tau < len(other.curriculum))
     about = {
         "checkpoints": list(subject.files),
         "against": list(other.files),
@@ -251,10 +251,8 @@ def _retraining(subject: Subject, other: Subject, folder: Path, settings: Settin
     }
     store = Store.open(folder / "retraining", settings, about, {tau: (tau,) for tau in steps})
     tasks, _ = Flight(subject, other, store).run(per_task, None)
-    table = Resampled(tasks, len(subject.curriculum) + 1, "paper", settings.seed)
-    return Retraining(
-        table.mean(table.column("shapc")), table.calibrated()[0], (str(subject.path), str(other.path)), steps
-    )
+    mean, calibrated = retraining_scores(tasks, len(subject.curriculum), settings.seed)
+    return Retraining(mean, calibrated, (str(subject.path), str(other.path)), steps)
 
 
 def _result(
@@ -266,7 +264,7 @@ def _result(
     retraining: Retraining | None,
 ) -> ShapcResult:
     found = scores(tasks, len(subject.curriculum), settings.shares, settings.variant, settings.seed)
-    words, enough = budget_in_words(found.doubling, settings.draws, settings.samples)
+    words, enough = budget_in_words(found, settings.draws, settings.samples)
     return ShapcResult(
         run=str(subject.path),
         learner=subject.learner,
@@ -278,6 +276,7 @@ def _result(
         mean=found.mean,
         var=found.var,
         calibrated=found.calibrated,
+        limit=found.limit,
         matrices=found.matrices,
         sensitivity=found.sensitivity,
         outcomes=found.outcomes,

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from perdure.audit.stability_results import FloatArray, ShapcResult
+from perdure.audit.stability_results import ShapcResult
+from perdure.audit.stability_settings import FloatArray
 from perdure.metrics import Difference, holm, paired_difference
 
 LEVEL = 0.05

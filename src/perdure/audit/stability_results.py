@@ -11,20 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.audit.json_values import interval_from_json, interval_to_json, matrix_from_json, matrix_to_json
+from perdure.audit.stability_settings import QUANTITIES, FloatArray
 from perdure.audit.stability_store import TaskValues
 from perdure.metrics import Interval, Missing
-from perdure.metrics.resampling import (
-    bootstrap_interval,
-    mean_of_pairs,
-    resampled_pairs,
-    resampling_weights,
-)
+from perdure.metrics.resampling import bootstrap_interval, mean_of_pairs, resampled_pairs, weighted_means
 from perdure.metrics.shapc import mean_over_pairs, summarise_shapc
 
-FloatArray = NDArray[np.float64]
 OUTCOMES = ("still correct", "forgotten")
-ENOUGH = 0.01
-"""A change of SHAPC-Mean by doubling the budget below which the budget is called enough."""
+ENOUGH, ENOUGH_CALIBRATED = 0.01, 0.02
+"""Changes of SHAPC-Mean and of the calibrated score by doubling the budget up to which it is called enough."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +53,8 @@ class ShapcResult:
     mean: Interval
     var: Interval
     calibrated: Interval
+    limit: Interval
+    """What ``calibrated`` tends to as the budget grows."""
     matrices: dict[str, FloatArray]
     sensitivity: dict[float, tuple[Interval, Interval]]
     """SHAPC-Mean and SHAPC-Var at other shares of important values."""
@@ -108,6 +105,7 @@ class ShapcResult:
             "mean": interval_to_json(self.mean),
             "var": interval_to_json(self.var),
             "calibrated": interval_to_json(self.calibrated),
+            "limit": interval_to_json(self.limit),
             "matrices": {name: matrix_to_json(matrix) for name, matrix in self.matrices.items()},
             "sensitivity": {
                 f"{share:g}": [interval_to_json(mean), interval_to_json(var)]
@@ -147,6 +145,7 @@ class ShapcResult:
             mean=interval_from_json(value["mean"]),
             var=interval_from_json(value["var"]),
             calibrated=interval_from_json(value["calibrated"]),
+            limit=interval_from_json(value["limit"]),
             matrices={name: matrix_from_json(matrix) for name, matrix in value["matrices"].items()},
             sensitivity={
                 float(share): (interval_from_json(mean), interval_from_json(var))
@@ -166,6 +165,8 @@ class Scores:
     mean: Interval
     var: Interval
     calibrated: Interval
+    limit: Interval
+    """What the calibrated score tends to as the budget grows: the plain score at twice the budget, between floor and 1."""
     matrices: dict[str, FloatArray]
     sensitivity: dict[float, tuple[Interval, Interval]]
     outcomes: dict[str, Interval]
@@ -174,85 +175,98 @@ class Scores:
 
 
 class Resampled:
-    """A table of samples and its bootstrap: every interval comes from the same resamples."""
+    """A table of samples and its bootstrap: every interval comes from the same resamples, drawn in one pass."""
 
-    def __init__(self, tasks: Mapping[int, TaskValues], steps: int, variant: str, seed: int) -> None:
-        self.tasks = {tau: values for tau, values in tasks.items() if len(values)}
-        self.steps, self.variant = steps, variant
-        counts = {tau: len(values) for tau, values in self.tasks.items()}
-        self.weights = resampling_weights(counts, seed)
+    def __init__(
+        self, tasks: Mapping[int, TaskValues], steps: int, tables: Mapping[str, Mapping[int, FloatArray]], seed: int
+    ) -> None:
+        self.tasks, self.steps, self.tables = tasks, steps, tables
+        counts = {tau: len(values) for tau, values in tasks.items()}
         self.smallest, self.n = min(counts.values()), sum(counts.values())
+        joined = {tau: np.concatenate([table[tau] for table in tables.values()], axis=1) for tau in tasks}
+        drawn = resampled_pairs(joined, seed)
+        self.drawn = {
+            name: {tau: rows.reshape(len(rows), len(tables), -1)[:, place] for tau, rows in drawn.items()}
+            for place, name in enumerate(tables)
+        }
 
-    def column(self, name: str) -> dict[int, FloatArray]:
-        """Return one quantity of every task."""
-        return {tau: values.values[name] for tau, values in self.tasks.items()}
-
-    def mean(self, table: Mapping[int, FloatArray], n: int | None = None) -> Interval:
+    def mean(self, name: str, n: int | None = None) -> Interval:
         """Return the mean over pairs with its interval."""
-        value = mean_over_pairs(self.matrix(table))
-        draws = mean_of_pairs(resampled_pairs(table, self.weights))
-        return bootstrap_interval(value, draws, self.smallest, self.n if n is None else n)
+        value = mean_over_pairs(self.matrix(name))
+        return self.interval(value, self.drawn[name], n)
 
-    def matrix(self, table: Mapping[int, FloatArray]) -> FloatArray:
+    def interval(self, value: float, drawn: Mapping[int, FloatArray], n: int | None = None) -> Interval:
+        """Return the interval of a statistic from its value in each resample and pair."""
+        return bootstrap_interval(value, mean_of_pairs(drawn), self.smallest, self.n if n is None else n)
+
+    def matrix(self, name: str) -> FloatArray:
         """Return the mean over samples of each pair, [tau, t]."""
         matrix = np.full((self.steps, self.steps), np.nan)
-        for tau, rows in table.items():
-            known = ~np.isnan(rows)
-            count = known.sum(axis=0)
-            total = np.where(known, rows, 0.0).sum(axis=0)
-            means = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+        for tau, rows in self.tables[name].items():
+            means = weighted_means(rows, np.ones((1, len(rows))))[0]
             matrix[tau, tau + 1 : tau + 1 + len(means)] = means
         return matrix
 
-    def variation(self, name: str) -> Interval:
-        """Return SHAPC-Var with its interval."""
-        table = self.column(name)
+    def variation(self, name: str, variant: str) -> Interval:
+        """Return SHAPC-Var with its interval; the table of squares is ``name`` followed by a 2."""
+        table = self.tables[name]
         labels = {tau: values.label for tau, values in self.tasks.items()}
         pairs = {(tau, tau + 1 + k): rows[:, k] for tau, rows in table.items() for k in range(rows.shape[1])}
-        authors = self.variant == "authors"
+        authors = variant == "authors"
         value = summarise_shapc(pairs, "authors" if authors else "paper", labels if authors else None).var
-        means = resampled_pairs(table, self.weights)
-        squares = resampled_pairs({tau: rows**2 for tau, rows in table.items()}, self.weights)
+        means, squares = self.drawn[name], self.drawn[f"{name}²"]
         spread = {tau: np.sqrt(np.maximum(squares[tau] - means[tau] ** 2, 0)) for tau in means}
         if authors:
-            # The bootstrap ignores the classes: within two or so classes of a task their means differ little.
+            # The bootstrap ignores the classes: within the few classes of a task their means differ little.
             draws = mean_of_pairs(spread) / mean_of_pairs(means)
-        else:
-            draws = mean_of_pairs({tau: spread[tau] / np.where(means[tau] > 0, means[tau], np.nan) for tau in means})
-        return bootstrap_interval(value, draws, self.smallest, self.n)
+            return bootstrap_interval(value, draws, self.smallest, self.n)
+        return self.interval(value, {tau: spread[tau] / np.where(means[tau] > 0, means[tau], np.nan) for tau in means})
 
-    def calibrated(self) -> tuple[Interval, FloatArray]:
-        """Return (independent - floor) / (ceiling - floor) on the pairs' means, its mean with an interval, and its matrix."""
-        matrices = [self.matrix(self.column(name)) for name in ("independent", "floor", "ceiling")]
-        matrix = _ratio(*matrices)
+    def calibrated(self, of: str = "independent", ceiling: str | None = "ceiling") -> tuple[Interval, FloatArray]:
+        """Return (``of`` - floor) / (ceiling - floor) on the pairs' means: its mean with an interval, and its matrix.
+
+        Without a ceiling it is 1: what a budget without noise would have.
+        """
+        matrix = _ratio(self.matrix(of), self.matrix("floor"), None if ceiling is None else self.matrix(ceiling))
         value = mean_over_pairs(matrix)
         if math.isnan(value):
             value = Missing("the noise ceiling is not above the floor: the budget is too small to tell anything")
-        drawn = [resampled_pairs(self.column(name), self.weights) for name in ("independent", "floor", "ceiling")]
-        draws = mean_of_pairs({tau: _ratio(*(part[tau] for part in drawn)) for tau in self.tasks})
-        return bootstrap_interval(value, draws, self.smallest, self.n), matrix
+        drawn = {
+            tau: _ratio(
+                self.drawn[of][tau],
+                self.drawn["floor"][tau],
+                None if ceiling is None else self.drawn[ceiling][tau],
+            )
+            for tau in self.tasks
+        }
+        return self.interval(value, drawn), matrix
 
 
-def _ratio(independent: FloatArray, floor: FloatArray, ceiling: FloatArray) -> FloatArray:
-    span = ceiling - floor
+def _ratio(independent: FloatArray, floor: FloatArray, ceiling: FloatArray | None) -> FloatArray:
+    span = (1.0 if ceiling is None else ceiling) - floor
     ratio: FloatArray = np.divide(independent - floor, span, out=np.full_like(span, np.nan), where=span > 1e-6)
     return ratio
 
 
 def scores(tasks: Mapping[int, TaskValues], steps: int, shares: tuple[float, ...], variant: str, seed: int) -> Scores:
     """Return every number of a SHAPC audit from the values of its samples."""
-    table = Resampled(tasks, steps, variant, seed)
-    headline = table.column("shapc")
-    pairs = {(tau, tau + 1 + k): rows[:, k] for tau, rows in headline.items() for k in range(rows.shape[1])}
+    tasks = {tau: values for tau, values in tasks.items() if len(values)}
+    tables = {name: {tau: values.values[name] for tau, values in tasks.items()} for name in QUANTITIES}
+    tables["moved"] = {tau: values.values["doubled"] - values.values["shapc"] for tau, values in tasks.items()}
+    tables |= {name: _outcome(tasks, name) for name in OUTCOMES}
+    for name in ("shapc", *(f"shapc@{share:g}" for share in shares)):
+        tables[name] = {tau: values.values[name] for tau, values in tasks.items()}
+        tables[f"{name}²"] = {tau: rows**2 for tau, rows in tables[name].items()}
+    table = Resampled(tasks, steps, tables, seed)
+    pairs = {(tau, tau + 1 + k): rows[:, k] for tau, rows in tables["shapc"].items() for k in range(rows.shape[1])}
     summary = summarise_shapc(pairs)
     calibrated, matrix = table.calibrated()
-    matrices = {name: table.matrix(table.column(name)) for name in ("shapc", "independent", "ceiling", "floor")}
-    moved = {tau: values.values["doubled"] - values.values["shapc"] for tau, values in table.tasks.items()}
     return Scores(
-        mean=table.mean(headline),
-        var=table.variation("shapc"),
+        mean=table.mean("shapc"),
+        var=table.variation("shapc", variant),
         calibrated=calibrated,
-        matrices=matrices
+        limit=table.calibrated("doubled", ceiling=None)[0],
+        matrices={name: table.matrix(name) for name in ("shapc", "independent", "ceiling", "floor")}
         | {
             "calibrated": matrix,
             "lam": _padded(summary.lam, steps),
@@ -260,18 +274,29 @@ def scores(tasks: Mapping[int, TaskValues], steps: int, shares: tuple[float, ...
             "degenerate": _padded(summary.degenerate, steps),
         },
         sensitivity={
-            share: (table.mean(table.column(f"shapc@{share:g}")), table.variation(f"shapc@{share:g}"))
-            for share in shares
+            share: (table.mean(f"shapc@{share:g}"), table.variation(f"shapc@{share:g}", variant)) for share in shares
         },
-        outcomes={name: table.mean(*_outcome(table.tasks, name)) for name in OUTCOMES},
-        doubling=table.mean(moved),
+        outcomes={
+            name: table.mean(name, int(sum((~np.isnan(rows)).sum() for rows in tables[name].values())))
+            for name in OUTCOMES
+        },
+        doubling=table.mean("moved"),
     )
 
 
 def running(tasks: Mapping[int, TaskValues], steps: int, seed: int) -> Interval:
     """Return SHAPC-Mean of the samples so far with its interval: what the stopping rule and the progress bar look at."""
-    table = Resampled(tasks, steps, "paper", seed)
-    return table.mean(table.column("shapc"))
+    taken = {tau: values for tau, values in tasks.items() if len(values)}
+    return Resampled(taken, steps, {"shapc": {tau: one.values["shapc"] for tau, one in taken.items()}}, seed).mean(
+        "shapc"
+    )
+
+
+def retraining_scores(tasks: Mapping[int, TaskValues], steps: int, seed: int) -> tuple[Interval, Interval]:
+    """Return the mean and the calibrated score between two networks of each step."""
+    tables = {name: {tau: values.values[name] for tau, values in tasks.items()} for name in QUANTITIES}
+    table = Resampled(tasks, steps + 1, tables, seed)
+    return table.mean("shapc"), table.calibrated()[0]
 
 
 def _padded(matrix: NDArray[Any], steps: int) -> FloatArray:
@@ -281,29 +306,35 @@ def _padded(matrix: NDArray[Any], steps: int) -> FloatArray:
     return full
 
 
-def _outcome(tasks: Mapping[int, TaskValues], name: str) -> tuple[dict[int, FloatArray], int]:
-    """Return the headline values of the samples with one outcome, the others NaN, and how many there are."""
+def _outcome(tasks: Mapping[int, TaskValues], name: str) -> dict[int, FloatArray]:
+    """Return the headline values of the samples with one outcome, the others NaN."""
     chosen = {}
     for tau, values in tasks.items():
         right = values.predicted == values.label[:, None]
         wanted = right[:, :1] & (right[:, 1:] if name == "still correct" else ~right[:, 1:])
         chosen[tau] = np.where(wanted, values.values["shapc"], np.nan)
-    return chosen, int(sum((~np.isnan(rows)).sum() for rows in chosen.values()))
+    return chosen
 
 
-def budget_in_words(doubling: Interval, draws: bool, samples: int) -> tuple[str, bool]:
-    """Say whether the budget was enough, from what doubling it changes."""
+def budget_in_words(found: Scores, draws: bool, samples: int) -> tuple[str, bool]:
+    """Say whether the budget was enough, from what doubling it changes.
+
+    The plain score at twice the budget comes from the same evaluations. The calibrated one has none to compare with; as the
+    noise goes it tends to ``limit``, and doubling takes it half of the way or more.
+    """
     if not draws:
         return "the explainer draws nothing, so its maps have no sampling noise", True
-    change = f"doubling the budget of a map from {samples // 2} to {samples} moves SHAPC-Mean by {doubling.mean:+.3f}"
-    if not math.isnan(doubling.low):
-        change += f" [{doubling.low:+.3f}, {doubling.high:+.3f}]"
-    largest = abs(doubling.mean) if math.isnan(doubling.low) else max(abs(doubling.low), abs(doubling.high))
-    if largest <= ENOUGH:
+    plain, calibrated = found.doubling.mean, (found.limit.mean - found.calibrated.mean) / 2
+    change = (
+        f"doubling the budget of a map from {samples // 2} to {samples} moves SHAPC-Mean by {plain:+.3f} and the calibrated "
+        f"score by about {calibrated:+.3f}"
+    )
+    if abs(plain) <= ENOUGH and abs(calibrated) <= ENOUGH_CALIBRATED:
         return f"{change}: the budget is enough", True
-    if abs(doubling.mean) <= ENOUGH:
-        return f"{change}: too few samples to say whether the budget is enough", False
-    return f"{change}: not enough for the plain score; raise the budget, or read the calibrated one", False
+    return (
+        f"{change}: not enough, raise the budget; without noise the calibrated score would be near {found.limit.mean:.2f}",
+        False,
+    )
 
 
 def _retraining_to_json(value: Retraining) -> dict[str, Any]:

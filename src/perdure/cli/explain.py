@@ -69,9 +69,9 @@ def explain(
     check_device(device)
     opened = Record.open(record)
     chosen = _methods(method, room.method_names())
+    data = rebuilt_benchmark(opened, data_dir)
     if not opened.manifest.checkpoints:
         raise InputError(f"{record}: no checkpoint was kept, so there is no network to explain")
-    data = rebuilt_benchmark(opened, data_dir)
     network = rebuilt_network(opened, data, max(opened.manifest.checkpoints) if step is None else step - 1)
     x, labels, others = _inputs(data, task, numbers(samples, "--samples"), background)
     wanted = _target(target, labels, data.outputs)

@@ -43,11 +43,11 @@ def attribution_panels(
     figure = Figure(figsize=(1.5 * columns + 0.3, 1.55 * rows + 0.6), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False)
     for row, image in enumerate(images):
-        _show_image(panels[row, 0], image, labels[row] if row < len(labels) else "")
+        show_image(panels[row, 0], image, labels[row] if row < len(labels) else "")
     for column, (name, own) in enumerate(values.items(), start=1):
         limit = (limits or {}).get(name) or float(np.quantile(np.abs(own), CLIPPED)) or 1.0
         for row, one in enumerate(own):
-            shown = _overlay(panels[row, column], pictures[row], one, limit)
+            shown = overlay(panels[row, column], pictures[row], one, limit)
         panels[0, column].set_title(name.replace("_", " "), fontsize=8)
         bar = figure.colorbar(
             shown,
@@ -93,7 +93,8 @@ def _map(values: Any, picture: FloatArray) -> FloatArray:
     return array
 
 
-def _show_image(panel: Any, image: Any, label: str) -> None:
+def show_image(panel: Any, image: Any, label: str) -> None:
+    """Draw an image, in grey or colour, with a word beside it."""
     array = _scaled(_plain(image))
     if array.ndim == 3 and len(array) == 3:
         panel.imshow(array.transpose(1, 2, 0), interpolation="nearest")
@@ -104,8 +105,8 @@ def _show_image(panel: Any, image: Any, label: str) -> None:
     panel.set_yticks([])
 
 
-def _overlay(panel: Any, picture: FloatArray, values: FloatArray, limit: float) -> Any:
-    """Draw the map in its colours and the image as a faint shadow on it: hues stay those of the scale."""
+def overlay(panel: Any, picture: FloatArray, values: FloatArray, limit: float) -> Any:
+    """Draw the map in its colours and the image (0 to 1) as a faint shadow on it: hues stay those of the scale."""
     shown = panel.imshow(values, cmap=SIGNED, vmin=-limit, vmax=limit, interpolation="nearest")
     panel.imshow(np.zeros_like(picture), cmap="gray", alpha=SHADE * (1 - picture), interpolation="nearest")
     panel.set_xticks([])

@@ -141,7 +141,7 @@ class Gelu(Net):
         (Dropped, ALL, "it draws random numbers"),
         (BatchMean, ALL, "changes with the other samples in its batch"),
         (Frozen, GRADIENTS, "the input is frozen"),
-        (FrozenBranch, GRADIENTS, "cut off from the input's gradient"),
+        (FrozenBranch, GRADIENTS, "layer 'second': a part of the output is cut off from the input's gradient"),
         (Gated, {"deepshap", "lrp"}, "mul multiplies two activations"),
         (Scaled, {"lrp"}, "happens outside a layer that has a relevance rule"),
         (Sigmoid, {"lrp", "guided_backprop"}, "layer 'act': there is no rule for Sigmoid"),

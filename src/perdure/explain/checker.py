@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from perdure.errors import InputError
+from perdure.explain.arrays import check_finite
 from perdure.explain.lrp import ACTIVATIONS as LRP_ACTIVATIONS
 from perdure.explain.lrp import AVERAGING, WEIGHTED
 from perdure.explain.methods import DEEPLIFT_MODULES
@@ -88,6 +89,7 @@ def inspect_network(model: nn.Module, x: Tensor) -> Inspection:
     rows = x[:2] if len(x) > 1 else torch.cat([x[:1], torch.zeros_like(x[:1])])
     seen, output = observe(model, rows)
     scores = checked_shape(output, len(rows))
+    check_finite(scores[: len(x)].detach(), 0, "the network's output")
     additions = frozenset(_additions(seen.operations))
     findings = [
         *_randomness(seen),

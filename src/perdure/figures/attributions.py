@@ -14,7 +14,7 @@ from perdure.errors import InputError
 FloatArray = NDArray[np.float64]
 SIGNED = "RdBu_r"  # red adds to the output, blue takes away; told apart by colour-blind readers too
 CLIPPED = 0.995  # of the magnitudes lie within the colour scale; a few single pixels would make all others pale
-FAINT = 0.35  # of the grey image under a map
+SHADE = 0.2  # by which the image's black darkens a map; its white leaves the colours of the scale
 
 
 def attribution_map(image: Any, attributions: Any, *, limit: float | None = None, title: str = "") -> Figure:
@@ -106,9 +106,9 @@ def show_image(panel: Any, image: Any, label: str) -> None:
 
 
 def overlay(panel: Any, picture: FloatArray, values: FloatArray, limit: float) -> Any:
-    """Draw the map, and over it the image's grey, faintly: colours stay true where the image is even."""
+    """Draw the map in its colours and the image (0 to 1) as a faint shadow on it: hues stay those of the scale."""
     shown = panel.imshow(values, cmap=SIGNED, vmin=-limit, vmax=limit, interpolation="nearest")
-    panel.imshow(picture, cmap="gray", alpha=FAINT, interpolation="nearest")
+    panel.imshow(np.zeros_like(picture), cmap="gray", alpha=SHADE * (1 - picture), interpolation="nearest")
     panel.set_xticks([])
     panel.set_yticks([])
     return shown

@@ -567,3 +567,29 @@ def test_a_learner_that_decides_by_distance_says_which_score_was_explained(tmp_p
     # Outcomes are the learner's own decisions: over all test samples, the accuracies of the record.
     lost = logits.outcomes["forgotten"].n + logits.outcomes["still correct"].n
     assert lost == round(record.table[0, 0] * len(benchmark.tasks[0].test))
+
+
+class Headed(nn.Module):
+    """An encoder and a head, as our networks have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 24), nn.ReLU()), nn.Linear(24, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def test_one_head_for_all_checkpoints_shows_the_encoder_alone(tmp_path):
+    torch.manual_seed(0)
+    first, other = Headed(), Headed()
+    new_head = {**first.state_dict(), **{name: value for name, value in other.state_dict().items() if "head" in name}}
+    path = folder(tmp_path / "heads", first, new_head)
+    own, shared = (audited(path, network=Headed, head=head) for head in ("own", "first"))
+    assert own.mean.mean < 0.9
+    assert shared.mean.mean == 1
+    # Outcomes stay the learner's own.
+    assert shared.outcomes["forgotten"].n == own.outcomes["forgotten"].n
+    assert "head of the sample's own step" in shared.settings["explained"]
+    with pytest.raises(InputError, match="no part named 'head'"):
+        audited(folder(tmp_path / "none", net(), net(3)), head="first")

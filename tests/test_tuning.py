@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from perdure import Record, learners, tasks
+from perdure.audit import shapc
 from perdure.errors import InputError
 from perdure.learners.training import Training
 from perdure.learners.tuning import with_settings
-from perdure.reproduce import STUDIES, memory_learners, run_study, table, write_results
+from perdure.reproduce import STUDIES, memory_learners, run_study, shapc_table, table, write_results
 
 DIGITS = tasks.load("split-digits", per_class=20, validation=0.25)
 
@@ -165,3 +166,35 @@ def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tm
     paper = {"lwf": 0.196, "icarl": 0.632, "der++": 0.734}
     reversals = sum((means[a] - means[b]) * (paper[a] - paper[b]) < 0 for a, b in combinations(paper, 2))
     assert f"Of 3 pairs {reversals} stand the other way round" in text
+
+
+def test_the_stability_of_the_study_is_audited_from_its_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(shapc_table, "OPTIONS", {"samples": 10, "per_task": 8, "background": 10})
+    small = replace(
+        memory_learners.STUDY,
+        benchmark="split-digits",
+        learners=("naive", "joint", "lwf", "der++"),
+        per_class=12,
+        network="small-conv",
+        width=4,
+        training=Training(epochs=1, batch_size=4, lr=0.05),
+        seeds=2,
+        augmentation=None,
+        settings={"der++": {"buffer": 20}},
+    )
+    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    shapc_table.write_results([shapc_table.table(small, audit, tmp_path)], tmp_path / "page.md")
+    lines = (tmp_path / "page.md").read_text().splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| `")]
+    assert [row[0] for row in rows] == [f"| `{name}`" for name in ("naive", "lwf", "der++")] * 2
+    assert rows[1][-2:] == ["0.251", "0.120 |"]  # the paper's Table 1
+    assert rows[4][-1].startswith("0.187, 0.231; 0.285")  # the paper's Table 2
+    results = [shapc_of(tmp_path / small.name / "lwf" / f"seed-{seed}") for seed in range(2)]
+    assert rows[1][3].startswith(f"{sum(one.mean.mean for one in results) / 2:.3f}")
+    assert rows[4][3] == f"{sum(one.sensitivity[0.3][0].mean for one in results) / 2:.3f}"
+    assert any(line.startswith("By SHAPC-Mean: ") and line.endswith("of 1 pairs as in the paper.") for line in lines)
+    assert (tmp_path / small.name / "stability-bars.png").exists()
+
+
+def shapc_of(path):
+    return shapc(path, samples=10, per_task=8, background=10)

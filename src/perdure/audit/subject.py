@@ -125,6 +125,14 @@ def filled(network: nn.Module, state: Mapping[str, Tensor], what: str) -> nn.Mod
     return network.eval()
 
 
+def take_head(network: nn.Module, other: nn.Module) -> None:
+    """Give a network the head of another."""
+    own, given = getattr(network, "head", None), getattr(other, "head", None)
+    if not isinstance(own, nn.Module) or not isinstance(given, nn.Module):
+        raise InputError("head: the network has no part named 'head' that could be exchanged")
+    own.load_state_dict(given.state_dict())
+
+
 def _of_record(
     record: Record,
     network: NetworkMaker | None,

@@ -10,11 +10,13 @@ from rich.console import Console
 
 
 def reproduce(
-    target: Annotated[Literal["classic-learners", "memory-learners"], typer.Argument(help="What to reproduce.")],
+    target: Annotated[
+        Literal["classic-learners", "memory-learners", "shapc"], typer.Argument(help="What to reproduce.")
+    ],
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are.")] = None,
     out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("runs/reproduce"),
     page: Annotated[
-        Path | None, typer.Option(help="The page to write; docs/results/learners.md or memory-learners.md by default.")
+        Path | None, typer.Option(help="The page to write; by default the target's own in docs/results/.")
     ] = None,
     only: Annotated[
         str | None,
@@ -25,7 +27,8 @@ def reproduce(
     """Train learners and write their table beside the published one.
 
     classic-learners tunes and trains the twelve classic learners; memory-learners trains the nine methods of the SHAPC
-    paper's Table 1. It can be stopped and repeated: finished runs and trials are kept.
+    paper's Table 1, and shapc audits whether they keep their reasons. It can be stopped and repeated: finished runs,
+    trials and samples are kept.
     """
     import torch  # noqa: PLC0415
 

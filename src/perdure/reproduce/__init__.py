@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from perdure.reproduce import memory_learners
+from perdure.reproduce import memory_learners, shapc_table
 from perdure.reproduce.classic_learners import STUDIES, table, write_results
 from perdure.reproduce.study import Target, run_study
 
@@ -13,6 +13,12 @@ TARGETS = {
         memory_learners.table,
         memory_learners.write_results,
         Path("docs/results/memory-learners.md"),
+    ),
+    "shapc": Target(
+        {memory_learners.STUDY.name: memory_learners.STUDY},
+        shapc_table.table,
+        shapc_table.write_results,
+        Path("docs/results/stability.md"),
     ),
 }
 

@@ -161,8 +161,9 @@ def test_only_what_would_be_wrong_is_refused(network, refused, says):
             explain.attribute(net, x, 1, method, background=background, samples=8)
         messages.append(str(told.value))
     assert not refused or any(says in message for message in messages), messages
-    found = {method for finding in explain.check_network(net, x) for method in finding.methods}
-    assert found == refused
+    for given in (x, x.numpy(), x.double()):
+        found = {method for finding in explain.check_network(net, given) for method in finding.methods}
+        assert found == refused
 
 
 def test_what_is_not_refused_is_right():

@@ -227,9 +227,9 @@ def test_draws_depend_on_the_seed_alone():
 @pytest.mark.parametrize("estimator", explain.ESTIMATORS)
 def test_sampling_stops_when_it_is_good_enough_or_too_dear(estimator):
     game = small_network()
-    unlimited = explain.shapley(game, 7, 20_000, estimator)
+    unlimited = explain.shapley(game, 7, 4000, estimator)
     level = 4 * float(np.sqrt(np.mean(unlimited.stderr**2)))
-    wanted = explain.shapley(game, 7, 20_000, estimator, wanted_stderr=level)
+    wanted = explain.shapley(game, 7, 4000, estimator, wanted_stderr=level)
     assert np.sqrt(np.mean(wanted.stderr**2)) <= level
     # Sixteen times the variance is a sixteenth of the work, or up to twice that where the errors are looked at after doublings.
     assert wanted.evaluations < unlimited.evaluations / 6

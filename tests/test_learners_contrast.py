@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from perdure import learners, tasks
+from perdure.errors import InputError
 from perdure.learners.contrast import relation_distillation, supervised_contrast
 from perdure.learners.data import Preparation
 from perdure.learners.training import Training
@@ -155,6 +156,13 @@ def test_co2l_makes_a_new_head_for_each_checkpoint_and_decides_by_logits():
     x = torch.from_numpy(THREE.tasks[0].test.x)
     assert torch.equal(learner.logits(x), net(x))
     assert all(parameter.grad is None for parameter in net.parameters())
+
+
+def test_co2l_refuses_a_network_whose_last_linear_layer_is_no_head():
+    with pytest.raises(InputError, match="co2l: the network's last linear layer has 3 outputs, expected 6"):
+        make_learner(
+            "co2l", THREE, nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 6, 3))
+        )
 
 
 # X-DER's stored logits

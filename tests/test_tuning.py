@@ -139,7 +139,7 @@ def test_the_table_of_learners_is_made_by_one_call(tmp_path):
 def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tmp_path):
     names = ("naive", "joint", "lwf", "icarl", "der++")
     small = replace(
-        memory_learners.STUDY,
+        memory_learners.STUDIES["memory-small-conv"],
         benchmark="split-digits",
         learners=names,
         per_class=12,

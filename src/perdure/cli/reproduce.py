@@ -20,7 +20,10 @@ def reproduce(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(help="One of the classic studies only: split-mnist, cifar10-small or cifar10-small-task."),
+        typer.Option(
+            help="One study only: split-mnist, cifar10-small or cifar10-small-task of the classic learners, "
+            "memory-small-conv or memory-resnet18 of the memory learners."
+        ),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:

@@ -40,7 +40,7 @@ class Co2L(ClassMemoryLearner, name="co2l"):
 
     @dataclass(frozen=True)
     class Settings:
-        """``temperature`` of the contrast, of ``student_temperature`` and ``teacher_temperature`` the relations.
+        """``temperature`` of the contrast; ``student_temperature`` and ``teacher_temperature`` of the relations.
 
         ``distillation``: weight of the relations. ``buffer``: stored examples. ``head_epochs``, ``head_rate``: training of
         the linear head.

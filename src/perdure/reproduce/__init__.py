@@ -9,7 +9,7 @@ from perdure.reproduce.study import Target, run_study
 TARGETS = {
     "classic-learners": Target(STUDIES, table, write_results, Path("docs/results/learners.md")),
     "memory-learners": Target(
-        {memory_learners.STUDY.name: memory_learners.STUDY},
+        memory_learners.STUDIES,
         memory_learners.table,
         memory_learners.write_results,
         Path("docs/results/memory-learners.md"),

@@ -171,7 +171,7 @@ def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tm
 def test_the_stability_of_the_study_is_audited_from_its_records(tmp_path, monkeypatch):
     monkeypatch.setattr(shapc_table, "OPTIONS", {"samples": 10, "per_task": 8, "background": 10})
     small = replace(
-        memory_learners.STUDY,
+        memory_learners.STUDIES["memory-small-conv"],
         benchmark="split-digits",
         learners=("naive", "joint", "lwf", "der++"),
         per_class=12,

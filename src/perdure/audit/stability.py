@@ -153,7 +153,7 @@ class Flight:
             if len(rows) and (not done or (self.keep_maps and not self.store.has_maps(tau, number * UNIT))):
                 unit = self._unit(tau, rows, number * UNIT)
                 if not done:
-                    self.store.tasks[tau] = self.store.tasks[tau].first(number * UNIT).joined(unit)
+                    self.store.tasks[tau] = self.store.tasks[tau].joined(unit)
                     self._save_now_and_then()
             if progress is not None:
                 progress(number * len(self.orders) + place + 1, rounds * len(self.orders), None)

@@ -15,11 +15,11 @@ TARGETS = {
         Path("docs/results/memory-learners.md"),
     ),
     "shapc": Target(
-        {memory_learners.STUDY.name: memory_learners.STUDY},
+        memory_learners.STUDIES,
         shapc_table.table,
         shapc_table.write_results,
         Path("docs/results/stability.md"),
     ),
 }
 
-__all__ = ["STUDIES", "TARGETS", "memory_learners", "run_study", "table", "write_results"]
+__all__ = ["STUDIES", "TARGETS", "memory_learners", "run_study", "shapc_table", "table", "write_results"]

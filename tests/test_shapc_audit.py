@@ -3,6 +3,7 @@
 import json
 import math
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from perdure.audit.stability import Flight
 from perdure.audit.stability_results import ShapcResult, scores
 from perdure.audit.stability_settings import Settings
 from perdure.audit.stability_store import UNIT, TaskValues
+from perdure.audit.subject import rebuilt_benchmark
 from perdure.errors import InputError
+from perdure.record import Record
 from tests.crashes import Crash, contents, crash_at_write
 
 SIDE = 6
@@ -390,6 +393,14 @@ def test_records_are_rebuilt_and_compared_by_pairs(runs):
     assert reference.steps == (0,)
     assert reference.runs == (found.stability[0].run, found.stability[1].run)
     assert Audit.from_json(found.to_json()).to_json() == found.to_json()
+
+
+def test_a_record_trained_with_another_augmentation_is_rebuilt_with_it(tmp_path, runs):
+    benchmark = replace(tasks.load("split-digits", tasks=2, per_class=10), augmentation="crop")
+    run = learners.Run(benchmark, learners.get("naive"), "small-conv", training=learners.Training(epochs=1))
+    record = learners.execute(run, tmp_path / "crop")
+    assert rebuilt_benchmark(record).augmentation == "crop"
+    assert rebuilt_benchmark(Record.open(runs[0])).augmentation == tasks.load("split-digits").augmentation
 
 
 def test_a_single_record_is_trained_again_for_its_reference(runs):

@@ -8,35 +8,51 @@ from types import ModuleType
 from typing import Any
 
 from perdure.audit.criteria import audit_runs, measure_run
+from perdure.audit.latent import FittedCurves, LatentProperties, fit_runs, latent_properties
+from perdure.audit.provenance import RunProvenance, provenance_of
 from perdure.audit.results import FILE, MEASURES, Audit, LearnerAudit, Measure
 from perdure.errors import InputError
-from perdure.metrics import Interval
+from perdure.metrics import CRITERIA, WEIGHTS, Interval
 from perdure.record import Measurements, Record, find_records
 
 __all__ = [
+    "CRITERIA",
     "FILE",
     "MEASURES",
+    "WEIGHTS",
     "Audit",
+    "FittedCurves",
     "Interval",
+    "LatentProperties",
     "LearnerAudit",
     "Measure",
+    "RunProvenance",
     "audit_records",
     "audit_runs",
+    "fit_runs",
+    "latent_properties",
     "measure_run",
 ]
 
 
-def audit_records(paths: str | Path | Sequence[str | Path], **options: Any) -> Audit:
+def audit_records(paths: str | Path | Sequence[str | Path], *, clamp: bool = False, **options: Any) -> Audit:
     """Audit the records at or below some paths; runs of one learner on one benchmark are averaged.
 
     A run without a finished task, or unfinished beside finished runs of its learner, is left out and named in
-    ``left_out``. Options are those of `audit_runs`.
+    ``left_out``. ``clamp`` also tells the algorithms' doing from the tasks' (seconds; minutes with many tasks). The other
+    options are those of `audit_runs`.
     """
     several = [paths] if isinstance(paths, str | Path) else list(paths)
-    runs, left_out = _usable([Record.open(path).measurements for path in find_records(several)])
+    records = [Record.open(path) for path in find_records(several)]
+    runs, left_out = _usable([record.measurements for record in records])
     if not runs:
         raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
-    return replace(audit_runs(runs, **options), left_out=left_out)
+    return replace(
+        audit_runs(runs, **options),
+        left_out=left_out,
+        provenance=tuple(provenance_of(record) for record in records if str(record.path) not in left_out),
+        latent=fit_runs(runs) if clamp else (),
+    )
 
 
 def _usable(runs: Sequence[Measurements]) -> tuple[list[Measurements], dict[str, str]]:

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.audit.latent import LatentProperties
+from perdure.audit.provenance import RunProvenance
 from perdure.errors import InputError
 from perdure.metrics import Interval
 from perdure.record.files import read_versioned, write_json
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "audit.json"
 
 
@@ -68,6 +70,12 @@ class LearnerAudit:
     table: NDArray[np.float64]
     initial: NDArray[np.float64] | None
     complete: bool = True
+    is_reference: bool = False
+    """All tasks were learned at once: a row to compare with, not a sequence."""
+    run_values: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Each measure of each run, in the order of ``runs``."""
+    progress: dict[str, tuple[Interval, ...]] = field(default_factory=dict)
+    """Average accuracy and forgetting after each step, over the tasks trained by then."""
 
     @property
     def title(self) -> str:
@@ -96,6 +104,12 @@ class Audit:
     partial_scores: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
     """Records that took no part, and why."""
+    weights: dict[str, dict[str, float]] = field(default_factory=dict)
+    """The weight vectors behind the scores."""
+    provenance: tuple[RunProvenance, ...] = ()
+    """Where each run comes from; empty for numbers that came without a record."""
+    latent: tuple[LatentProperties, ...] = ()
+    """CLAMP's properties, one fit for each benchmark, where they were asked for."""
 
     def __str__(self) -> str:
         lines = []
@@ -120,11 +134,14 @@ class Audit:
             },
             "partial_scores": self.partial_scores,
             "left_out": self.left_out,
+            "weights": self.weights,
+            "provenance": [run.to_json() for run in self.provenance],
+            "latent": [part.to_json() for part in self.latent],
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Audit:
-        """Return the audit that `to_json` wrote."""
+        """Return the audit that `to_json` wrote; what schema 1 did not have yet is empty."""
         return cls(
             learners=tuple(_learner_from_json(entry) for entry in value["learners"]),
             first_places=value["first_places"],
@@ -135,6 +152,9 @@ class Audit:
             },
             partial_scores=value["partial_scores"],
             left_out=value["left_out"],
+            weights=value.get("weights", {}),
+            provenance=tuple(RunProvenance(**run) for run in value.get("provenance", [])),
+            latent=tuple(LatentProperties.from_json(part) for part in value.get("latent", [])),
         )
 
     def save(self, path: str | Path) -> None:
@@ -156,6 +176,18 @@ class Audit:
         from perdure.report import write_page  # noqa: PLC0415  (the report is a later room)
 
         return write_page(self, Path(path))
+
+    def tables(self, folder: str | Path) -> list[Path]:
+        """Write every table of this audit as CSV, LaTeX (booktabs) and Markdown and return the files."""
+        from perdure.report import write_tables  # noqa: PLC0415
+
+        return write_tables(self, Path(folder))
+
+    def figures(self, folder: str | Path) -> list[Path]:
+        """Write every figure of this audit as PDF and SVG and return the files."""
+        from perdure.report import write_figures  # noqa: PLC0415
+
+        return write_figures(self, Path(folder))
 
 
 def _number(value: float) -> float | None:
@@ -193,6 +225,7 @@ def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
         "benchmark": entry.benchmark,
         "runs": list(entry.runs),
         "complete": entry.complete,
+        "is_reference": entry.is_reference,
         **{
             group: {name: _interval_to_json(value) for name, value in getattr(entry, group).items()}
             for group in ("measures", "scores", "stability")
@@ -201,6 +234,8 @@ def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
         "curriculum": [task + 1 for task in entry.curriculum],
         "table": _rows(entry.table),
         "initial": None if entry.initial is None else _rows(entry.initial[None])[0],
+        "run_values": {name: [_number(value) for value in values] for name, values in entry.run_values.items()},
+        "progress": {name: [_interval_to_json(value) for value in steps] for name, steps in entry.progress.items()},
     }
 
 
@@ -215,6 +250,12 @@ def _learner_from_json(value: dict[str, Any]) -> LearnerAudit:
         benchmark=value["benchmark"],
         runs=tuple(value["runs"]),
         complete=value["complete"],
+        is_reference=value.get("is_reference", False),
+        run_values={name: tuple(_float(cell) for cell in cells) for name, cells in value.get("run_values", {}).items()},
+        progress={
+            name: tuple(_interval_from_json(cell) for cell in steps)
+            for name, steps in value.get("progress", {}).items()
+        },
         tasks=tuple(value["tasks"]),
         curriculum=tuple(task - 1 for task in value["curriculum"]),
         table=np.array([[_float(cell) for cell in row] for row in value["table"]], dtype=np.float64),

@@ -165,7 +165,10 @@ def _audit_learner(
 
 def _progress(runs: Sequence[Measurements]) -> dict[str, tuple[Interval, ...]]:
     """Average accuracy and forgetting as they stood after each step."""
-    measured = {"average_accuracy": metrics.average_accuracy, "forgetting": metrics.average_forgetting}
+    measured: dict[str, Callable[..., float]] = {
+        "average_accuracy": metrics.average_accuracy,
+        "forgetting": metrics.average_forgetting,
+    }
     steps = range(1, len(runs[0].table) + 1)
     return {
         name: tuple(

@@ -121,6 +121,18 @@ class Audit:
         lines += [f"left out: {run}: {why}" for run, why in self.left_out.items()]
         return "\n".join(lines)
 
+    def missing(self) -> dict[str, dict[str, list[str]]]:
+        """Return each reason with the learners and the measures, by their printed names, that miss something for it."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for entry in self.learners:
+            for name, why in entry.reasons().items():
+                label = MEASURES[name].label if name in MEASURES else name
+                found.setdefault(why, {}).setdefault(entry.learner, []).append(label)
+            if len(entry.runs) == 1:
+                unknown = [f"CL_stability {name}" for name in entry.stability]
+                found.setdefault("stability needs at least two runs", {})[entry.learner] = unknown
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form; NaN becomes null, tasks are 1-based."""
         return {

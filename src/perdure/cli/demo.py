@@ -39,7 +39,7 @@ def demo(
             )
             with RunProgress(f"{name} seed {seed}", console) as progress:
                 learners.execute(run, out / benchmark.name / name / f"seed-{seed}", progress)
-    audit = audit_records(out)
+    audit = audit_records(out, clamp=True)
     audit.save(out / FILE)
     print_audit(audit, console)
     save(accuracy_lines(audit), out / "accuracy.png")

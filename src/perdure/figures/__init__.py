@@ -1,6 +1,6 @@
 """Figures from an audit's results. They compute nothing."""
 
-from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots
+from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines
 from perdure.figures.attributions import attribution_map, attribution_panels
 from perdure.figures.style import as_svg, save
 
@@ -11,5 +11,7 @@ __all__ = [
     "attribution_map",
     "attribution_panels",
     "criteria_dots",
+    "criteria_lines",
+    "progress_lines",
     "save",
 ]

@@ -1,0 +1,45 @@
+"""The figures of an audit for a paper: PDF and SVG, drawn with matplotlib."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.audit import Audit
+from perdure.figures import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines, save
+from perdure.figures.clamp import performance_curves, property_bars, transfer_map
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = ("pdf", "svg")
+
+
+def figures(audit: Audit) -> dict[str, Figure]:
+    """Return every figure the audit has numbers for, by the name of its file; each benchmark has its own."""
+    found: dict[str, Figure] = {}
+    benchmarks = list(dict.fromkeys(entry.benchmark for entry in audit.learners))
+    for number, benchmark in enumerate(benchmarks, start=1):
+        mark = f"-{number}" if len(benchmarks) > 1 else ""
+        part = replace(audit, learners=tuple(entry for entry in audit.learners if entry.benchmark == benchmark))
+        found |= {
+            f"accuracy{mark}": accuracy_lines(part),
+            f"accuracy-matrices{mark}": accuracy_matrices(part),
+            f"progress{mark}": progress_lines(part),
+            f"criteria{mark}": criteria_dots(part),
+            f"criteria-parallel{mark}": criteria_lines(part),
+        }
+    for number, fit in enumerate(audit.latent, start=1):
+        mark = f"-{number}" if len(audit.latent) > 1 else ""
+        for block in range(len(fit.curves)):
+            which = f"-{block + 1}" if len(fit.curves) > 1 else ""
+            found[f"clamp-curves{mark}{which}"] = performance_curves(fit, block)
+        found[f"clamp-transfer{mark}"] = transfer_map(fit)
+        found[f"clamp-properties{mark}"] = property_bars(fit)
+    return found
+
+
+def write_figures(audit: Audit, folder: Path) -> list[Path]:
+    """Write every figure as PDF and as SVG and return the files."""
+    return [save(figure, folder / f"{name}.{ending}") for name, figure in figures(audit).items() for ending in FORMATS]

@@ -61,9 +61,8 @@ def margin(value: Interval, *, scale: float = 1.0, digits: int = 3) -> str:
     runs = f"{value.n} run{'s' if value.n != 1 else ''}"
     if math.isnan(value.low):
         return f"{runs}, no interval"
-    return (
-        f"{100 * value.level:.0f} % interval {scale * value.low:.{digits}f} to {scale * value.high:.{digits}f}, {runs}"
-    )
+    ends = f"{scale * value.low:.{digits}f} to {scale * value.high:.{digits}f}".replace("-", "−")
+    return f"{100 * value.level:.0f} % interval {ends}, {runs}"
 
 
 def _learned(audit: Audit, entry: LearnerAudit) -> Answer:
@@ -111,7 +110,7 @@ def _reference(audit: Audit, entry: LearnerAudit) -> list[str]:
         return ["It is a reference for the others, not a sequence: nothing can be forgotten."]
     peers = [one for one in audit.learners if one.is_reference and one.benchmark == entry.benchmark]
     return [
-        f"{one.learner}, trained on all tasks at once, reaches {percent(one.measures['average_accuracy'].mean)}."
+        f"For comparison, {one.learner} (all tasks at once) reaches {percent(one.measures['average_accuracy'].mean)}."
         for one in peers
     ]
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from perdure import __version__
-from perdure.audit import CRITERIA, MEASURES, Audit, Interval
+from perdure.audit import CRITERIA, MEASURES, Audit, Interval, RunProvenance
 from perdure.record.files import write_atomically
 from perdure.report.answers import answers
 from perdure.report.data import page_data
@@ -72,7 +72,10 @@ def _context(audit: Audit, samples: tuple[ViewedSample, ...]) -> dict[str, Any]:
         "benchmarks": list(dict.fromkeys(entry.benchmark for entry in audit.learners)),
         "summary": _summary(audit),
         "sections": [(id_, name) for id_, name in SECTIONS.items() if id_ != "missing" or missing or audit.left_out],
-        "cards": [(entry, answers(audit, entry)) for entry in audit.learners],
+        "cards": sorted(
+            ((entry, place, answers(audit, entry)) for place, entry in enumerate(audit.learners)),
+            key=lambda card: card[0].is_reference,
+        ),
         "open_cards": OPEN_CARDS,
         "choices": [(name, MEASURES[name].label) for name in drawn],
         "compared": [measures_table(audit), runs_table(audit), accuracy_table(audit)],
@@ -101,20 +104,26 @@ def _summary(audit: Audit) -> str:
 
 
 def _provenance(audit: Audit) -> dict[str, Any]:
-    """Return the commands (of each learner's last seed, which makes the others too) and the settings side by side."""
-    last: dict[tuple[str, str], Any] = {}
+    """Return the commands (of each learner's last seed, which makes the others too), and the settings shared or not."""
+    last: dict[tuple[str, str], RunProvenance] = {}
     for run in audit.provenance:
         here = last.get((run.learner, run.benchmark))
         if here is None or (run.seed or 0) >= (here.seed or 0):
             last[run.learner, run.benchmark] = run
     names = dict.fromkeys(name for run in last.values() for name in run.settings)
+    settings = {name: [_plain(run.settings.get(name, "")) for run in last.values()] for name in names}
     return {
         "commands": [run.command for run in last.values() if run.command],
         "own_loops": sorted({run.learner for run in last.values() if not run.command}),
         "settings_of": [run.learner for run in last.values()],
-        "settings": {name: [run.settings.get(name, "") for run in last.values()] for name in names},
+        "shared": {name: values[0] for name, values in settings.items() if len(set(values)) == 1},
+        "differing": {name: values for name, values in settings.items() if len(set(values)) > 1},
         "provenance": provenance_table(audit) if audit.provenance else None,
     }
+
+
+def _plain(value: object) -> str:
+    return "none" if value in ([], ()) else str(value)
 
 
 def _cell(value: Cell) -> Markup:

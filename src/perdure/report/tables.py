@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.audit import MEASURES, Audit, Interval, LatentProperties
+from perdure.audit import MEASURES, Audit, Interval, LatentProperties, LearnerAudit
 from perdure.record.files import write_atomically
 
 Cell = str | float | int | Interval | None
@@ -45,6 +45,11 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
+    @property
+    def wordy(self) -> tuple[bool, ...]:
+        """Which columns hold words, and so stand on the left."""
+        return tuple(any(isinstance(row[place], str) for row in self.rows) for place in range(len(self.header)))
+
     def csv(self) -> str:
         """Return CSV; a column of intervals becomes four: mean, low, high and the number of runs. Nothing is rounded."""
         wide = [any(isinstance(row[place], Interval) for row in self.rows) for place in range(len(self.header))]
@@ -62,8 +67,7 @@ class Table:
 
     def latex(self) -> str:
         """Return a table for LaTeX; the document needs the package booktabs."""
-        words = [any(isinstance(row[place], str) for row in self.rows) for place in range(len(self.header))]
-        columns = "".join("l" if left else "r" for left in words)
+        columns = "".join("l" if left else "r" for left in self.wordy)
         lines = [r"\begin{tabular}{" + columns + "}", r"\toprule", _latex_row(self.header), r"\midrule"]
         lines += [_latex_row(row) for row in self.rows]
         return "\n".join([f"% {self.title}", *lines, r"\bottomrule", r"\end{tabular}", ""])
@@ -127,15 +131,26 @@ def write_tables(audit: Audit, folder: Path) -> list[Path]:
     return written
 
 
+def _who(audit: Audit) -> tuple[str, ...]:
+    """Return the columns that name a learner: its benchmark only where there are several."""
+    several = len({entry.benchmark for entry in audit.learners}) > 1
+    return ("learner", "benchmark") if several else ("learner",)
+
+
+def _named(entry: LearnerAudit, who: tuple[str, ...]) -> list[str]:
+    return [entry.title, entry.benchmark][: len(who)]
+
+
 def measures_table(audit: Audit) -> Table:
     """Every measure and score of every learner, over its runs."""
     names = [name for name in MEASURES if any(name in entry.measures for entry in audit.learners)]
     scores = list(audit.learners[0].scores)
-    header = ["learner", "benchmark", "runs", *(f"{MEASURES[name].label} {_arrow(name)}" for name in names)]
+    who = _who(audit)
+    header = [*who, "runs", *(f"{MEASURES[name].label} {_arrow(name)}" for name in names)]
     header += [f"CL_score {name} ↑" for name in scores] + [f"CL_stability {name} ↑" for name in scores]
     rows = []
     for entry in audit.learners:
-        row: list[Cell] = [entry.title, entry.benchmark, len(entry.runs)]
+        row: list[Cell] = [*_named(entry, who), len(entry.runs)]
         row += [entry.measures.get(name) for name in names]
         row += [entry.scores.get(name) for name in scores]
         row += [entry.stability[name].mean for name in scores]
@@ -157,44 +172,46 @@ def runs_table(audit: Audit) -> Table:
     """Every measure of every single run."""
     seeds = {run.run: run.seed for run in audit.provenance}
     names = [name for name in MEASURES if any(name in entry.run_values for entry in audit.learners)]
+    who = _who(audit)
     rows = [
         (
-            entry.title,
-            entry.benchmark,
+            *_named(entry, who),
             seeds.get(run),
-            run,
             *(entry.run_values[name][place] if name in entry.run_values else None for name in names),
+            run,
         )
         for entry in audit.learners
         for place, run in enumerate(entry.runs)
     ]
-    header = ("learner", "benchmark", "seed", "run", *(f"{MEASURES[name].label} {_arrow(name)}" for name in names))
+    header = (*who, "seed", *(f"{MEASURES[name].label} {_arrow(name)}" for name in names), "run")
     return Table("runs", "Each run by itself", header, tuple(rows))
 
 
 def accuracy_table(audit: Audit) -> Table:
     """The accuracy matrices, mean over runs."""
     width = max(len(entry.tasks) for entry in audit.learners)
-    rows = []
+    who = _who(audit)
+    rows: list[tuple[Cell, ...]] = []
     for entry in audit.learners:
         for step, accuracies in enumerate(entry.table.tolist()):
             after = "all tasks" if entry.is_reference else str(step + 1)
             trained = "all" if entry.is_reference else entry.tasks[entry.curriculum[step]]
             rest = [None] * (width - len(accuracies))
-            rows.append((entry.title, entry.benchmark, after, trained, *accuracies, *rest))
-    header = ("learner", "benchmark", "after step", "trained", *(f"task {task + 1}" for task in range(width)))
+            rows.append((*_named(entry, who), after, trained, *accuracies, *rest))
+    header = (*who, "after step", "trained", *(f"task {task + 1}" for task in range(width)))
     return Table("accuracy", "Accuracy on each task after each step, mean over runs", header, tuple(rows))
 
 
 def progress_table(audit: Audit) -> Table:
     """Average accuracy and forgetting after each step."""
+    who = _who(audit)
     rows: list[tuple[Cell, ...]] = [
-        (entry.title, entry.benchmark, step + 1, *(entry.progress[name][step] for name in entry.progress))
+        (*_named(entry, who), step + 1, *(entry.progress[name][step] for name in entry.progress))
         for entry in audit.learners
         if entry.progress
         for step in range(len(entry.table))
     ]
-    header = ("learner", "benchmark", "after step", "average accuracy ↑", "forgetting ↓")
+    header = (*who, "after step", "average accuracy ↑", "forgetting ↓")
     return Table("progress", "Accuracy and forgetting over the tasks trained by then", header, tuple(rows))
 
 
@@ -237,14 +254,15 @@ def provenance_table(audit: Audit) -> Table:
         (
             run.learner,
             run.seed,
-            run.run,
             str(run.network.get("name", "")),
             *(str(run.software.get(name, "")) for name in software),
             *(str(run.hardware.get(name, "")) for name in hardware),
+            str(run.data.get("data_sha256", "")),
             str(run.data.get("fingerprint", "")),
+            run.run,
             run.command or "a loop of your own",
         )
         for run in audit.provenance
     ]
-    header = ("learner", "seed", "run", "network", *software, *hardware, "data fingerprint", "made again by")
-    return Table("provenance", "Where each run comes from", header, tuple(rows))
+    header = ("learner", "seed", "network", *software, *hardware, "data SHA-256", "benchmark fingerprint", "run")
+    return Table("provenance", "Where each run comes from", (*header, "made again by"), tuple(rows))

@@ -203,6 +203,7 @@ const CHARTS = {
         }),
       ],
       ramp: { colour: inSigned, from: -1, to: 1, name: "rank correlation" },
+      note: values.flat().some((value) => !known(value)) ? "Empty: the criterion is the same for all learners." : "",
       header: ["", ...names],
       rows: names.map((name, i) => [name, ...values[i]]),
     };

@@ -16,7 +16,7 @@ const words = (text, x, y, attributes = {}, ...more) => draw("text", { x, y, ...
 const hint = (text) => draw("title", {}, text);
 
 const known = (value) => value !== null && value !== undefined;
-const shown = (value, digits = 3) => (known(value) ? value.toFixed(digits) : "–");
+const shown = (value, digits = 3) => (known(value) ? value.toFixed(digits).replace(/^-(0\.?0*)$/, "$1") : "–");
 const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const fits = (text, width) => short(text, Math.max(3, Math.floor(width / (FONT * 0.56))));
 

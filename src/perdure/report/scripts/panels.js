@@ -162,7 +162,7 @@ function heatPanel({
 // One row for each learner: a dot with its interval, and small dots for single runs. rows [{slot, name, mean, low, high, points}].
 function dotPanel({ width, title, rows, domain, xLabel, label, spans = [] }) {
   const left = Math.min(width * 0.34, 14 + Math.max(...rows.map((row) => row.name.length)) * FONT * 0.6);
-  const [top, high, bottom] = [title ? 26 : 8, 24, 36];
+  const [top, high, bottom] = [title ? 26 : 8, 26, 36];
   const height = top + rows.length * high + bottom;
   const svg = canvas(width, height, label);
   const x = scale(domain, [left + 6, width - 12]);
@@ -197,7 +197,7 @@ function dotPanel({ width, title, rows, domain, xLabel, label, spans = [] }) {
     for (const point of row.points ?? []) {
       if (known(point.value))
         group.append(
-          draw("circle", { cx: x(point.value), cy: y, r: 2.6, class: `run ${look(row.slot)}` }, hint(point.name)),
+          draw("circle", { cx: x(point.value), cy: y + 8, r: 2.4, class: `run ${look(row.slot)}` }, hint(point.name)),
         );
     }
     if (known(row.mean)) {

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from perdure.learners.agem import without_conflict
 from perdure.learners.gem import RIDGE, gram_matrix, project, solve_dual
-from perdure.learners.memory import Reservoir, Stored, TaskMemory
+from perdure.learners.memory import Reservoir, SharedMemory, Stored, shuffled
 from tests.small import batch_of, make_learner, table
 
 NUMBERS = st.floats(-5, 5, width=32).map(lambda value: round(value, 3))
@@ -106,10 +106,10 @@ def test_gem_projects_with_the_gradient_of_each_old_task_but_not_of_the_present_
     learner = make_learner("gem", THREE, net, {"buffer": 18, "margin": 0.3})
     for task in (0, 2, 1):
         learner.after_task(task, task)
-    assert {task: len(stored.y) for task, stored in learner.memory.tasks.items()} == {0: 6, 2: 6, 1: 6}
+    assert {task: len(stored.y) for task, stored in learner.memory.groups.items()} == {0: 6, 2: 6, 1: 6}
     batch = batch_of(THREE, 1)
     gradient = flat_gradient(net, batch.x, batch.y)
-    old = torch.stack([flat_gradient(net, learner.memory.tasks[k].raw, learner.memory.tasks[k].y) for k in (0, 2)])
+    old = torch.stack([flat_gradient(net, learner.memory.groups[k].raw, learner.memory.groups[k].y) for k in (0, 2)])
     assert ((old @ gradient) < 0).any()
     learner.loss(batch).backward()
     learner.after_backward(batch)
@@ -142,7 +142,7 @@ def test_agem_projects_with_the_gradient_of_a_batch_from_the_reservoir():
     learner.after_task(0, 0)
     batch = batch_of(THREE, 1)
     gradient = flat_gradient(net, batch.x, batch.y)
-    reference = flat_gradient(net, learner.reservoir.raw, learner.reservoir.y)
+    reference = flat_gradient(net, learner.memory.held.raw, learner.memory.held.y)
     assert float(gradient @ reference) < 0
     learner.loss(batch).backward()
     learner.after_backward(batch)
@@ -158,7 +158,7 @@ def numbered(first: int, count: int) -> Stored:
     return Stored(y[:, None].to(torch.uint8), y)
 
 
-def drawn(memory: Reservoir | TaskMemory, count: int) -> Stored:
+def drawn(memory: Reservoir | SharedMemory, count: int) -> Stored:
     found = memory.draw(count)
     assert found is not None
     return found
@@ -201,7 +201,7 @@ def test_what_is_drawn_from_a_reservoir_is_what_was_put_in_and_all_different():
 
 def test_memories_count_the_bytes_of_their_tensors():
     for examples, wide in ((20, 3), (4, 3)):
-        reservoir, memory = Reservoir(6, torch.Generator()), TaskMemory(6, torch.Generator())
+        reservoir, memory = Reservoir(6, torch.Generator()), SharedMemory(6, torch.Generator())
         assert reservoir.bits == memory.bits == 0
         raw, y = torch.zeros(examples, wide, dtype=torch.uint8), torch.zeros(examples, dtype=torch.int64)
         reservoir.offer(raw, y)
@@ -215,12 +215,12 @@ def test_tasks_shrink_to_equal_shares_at_random():
     generator = torch.Generator().manual_seed(0)
     kept = np.zeros((3, 20))
     for _ in range(400):
-        memory = TaskMemory(12, generator)
+        memory = SharedMemory(12, generator)
         for seen, task in enumerate((2, 0, 1, 0)):  # a task seen again takes its old place
-            memory.keep(task, numbered(20 * task, 20))
+            memory.keep(task, shuffled(numbered(20 * task, 20), generator))
             tasks_seen = min(seen + 1, 3)
-            assert {len(stored.y) for stored in memory.tasks.values()} == {12 // tasks_seen}
-        for task, stored in memory.tasks.items():
+            assert {len(stored.y) for stored in memory.groups.values()} == {12 // tasks_seen}
+        for task, stored in memory.groups.items():
             assert torch.equal(stored.raw[:, 0], stored.y.to(torch.uint8))
             kept[task, stored.y.numpy() - 20 * task] += 1
     for row in kept:
@@ -249,7 +249,7 @@ def test_rehearsal_joins_as_many_stored_examples_as_there_are_new_ones(given_set
     assert torch.equal(x[:10], batch.x)
     stored = {
         tuple(row.tolist()): int(unit)
-        for held in learner.memory.tasks.values()
+        for held in learner.memory.groups.values()
         for row, unit in zip(held.raw, held.y, strict=True)
     }
     old = [stored[tuple(row.tolist())] for row in x[10:]]  # each is one of the memory's

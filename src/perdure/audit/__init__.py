@@ -1,7 +1,7 @@
 """A record becomes an audit. The room itself can be called: ``perdure.audit("runs/mine")``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +11,8 @@ from perdure.audit.criteria import audit_runs, measure_run
 from perdure.audit.latent import FittedCurves, LatentProperties, fit_runs, latent_properties
 from perdure.audit.provenance import RunProvenance, provenance_of
 from perdure.audit.results import FILE, MEASURES, Audit, LearnerAudit, Measure
+from perdure.audit.stability_compare import LearnerDifference, compare
+from perdure.audit.stability_results import ShapcResult
 from perdure.errors import InputError
 from perdure.metrics import CRITERIA, WEIGHTS, Interval
 from perdure.record import Measurements, Record, find_records
@@ -25,34 +27,64 @@ __all__ = [
     "Interval",
     "LatentProperties",
     "LearnerAudit",
+    "LearnerDifference",
     "Measure",
     "RunProvenance",
+    "ShapcResult",
     "audit_records",
     "audit_runs",
+    "compare",
     "fit_runs",
     "latent_properties",
     "measure_run",
+    "shapc",
 ]
 
 
-def audit_records(paths: str | Path | Sequence[str | Path], *, clamp: bool = False, **options: Any) -> Audit:
+def audit_records(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    network: Callable[[], Any] | None = None,
+    data: Any = None,
+    clamp: bool = False,
+    stability: bool | Mapping[str, Any] = False,
+    retrain_reference: bool = False,
+    begin: Callable[[str], Any] | None = None,
+    **options: Any,
+) -> Audit:
     """Audit the records at or below some paths; runs of one learner on one benchmark are averaged.
 
     A run without a finished task, or unfinished beside finished runs of its learner, is left out and named in
-    ``left_out``. ``clamp`` also tells the algorithms' doing from the tasks' (seconds; minutes with many tasks). The other
-    options are those of `audit_runs`.
+    ``left_out``. ``clamp`` also tells the algorithms' doing from the tasks' (seconds; minutes with many tasks).
+    ``stability`` also asks whether the learners keep deciding for the same reasons: True, or options of
+    `shapc`. It is asked as well when ``network`` (a function that makes it) and ``data`` (inputs and labels of each task) of
+    your own are given. ``begin`` is called with each run and returns its progress. Other options are those of `audit_runs`.
     """
     several = [paths] if isinstance(paths, str | Path) else list(paths)
     records = [Record.open(path) for path in find_records(several)]
     runs, left_out = _usable([record.measurements for record in records])
     if not runs:
         raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
-    return replace(
+    audit = replace(
         audit_runs(runs, **options),
         left_out=left_out,
         provenance=tuple(provenance_of(record) for record in records if str(record.path) not in left_out),
         latent=fit_runs(runs) if clamp else (),
     )
+    if not stability and network is None and data is None:
+        return audit
+    from perdure.audit.stability_records import audit_stability, with_stability  # noqa: PLC0415  (it needs torch)
+
+    asked: dict[str, Any] = dict(stability) if isinstance(stability, Mapping) else {}
+    asked |= {name: value for name, value in (("network", network), ("data", data)) if value is not None}
+    return with_stability(audit, audit_stability([run.run for run in runs], asked, retrain_reference, begin))
+
+
+def shapc(record: str | Path, **options: Any) -> ShapcResult:
+    """Ask whether a run keeps deciding for the same reasons; see `perdure.audit.stability.shapc` for the options."""
+    from perdure.audit.stability import shapc as audit_one  # noqa: PLC0415  (it needs torch)
+
+    return audit_one(record, **options)
 
 
 def _usable(runs: Sequence[Measurements]) -> tuple[list[Measurements], dict[str, str]]:

@@ -11,8 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.audit.json_values import (
+    float_of,
+    interval_from_json,
+    interval_to_json,
+    matrix_from_json,
+    matrix_to_json,
+    number_of,
+)
 from perdure.audit.latent import LatentProperties
 from perdure.audit.provenance import RunProvenance
+from perdure.audit.stability_compare import LearnerDifference
+from perdure.audit.stability_results import ShapcResult
 from perdure.errors import InputError
 from perdure.metrics import Interval
 from perdure.record.files import read_versioned, write_json
@@ -52,6 +62,14 @@ MEASURES: Mapping[str, Measure] = {
     "MS": Measure("MS", True, "model size efficiency"),
     "SSS": Measure("SSS", True, "sample storage efficiency"),
     "CE": Measure("CE", True, "computational efficiency; 1 up to ten passes over a task"),
+    "shapc_mean": Measure("SHAPC-Mean", True, "consistency of the reasons for decisions, sampling noise included"),
+    "shapc_var": Measure("SHAPC-Var", False, "spread of SHAPC over samples, divided by its mean", (0, math.inf)),
+    "shapc_calibrated": Measure(
+        "calibrated SHAPC",
+        True,
+        "from chance (0) to the consistency noise leaves of equal reasons (1)",
+        (-math.inf, math.inf),
+    ),
 }
 
 
@@ -110,6 +128,10 @@ class Audit:
     """Where each run comes from; empty for numbers that came without a record."""
     latent: tuple[LatentProperties, ...] = ()
     """CLAMP's properties, one fit for each benchmark, where they were asked for."""
+    stability: tuple[ShapcResult, ...] = ()
+    """SHAPC of each run, if it was asked for."""
+    differences: tuple[LearnerDifference, ...] = ()
+    """Which learner decides more stably, pair by pair."""
 
     def __str__(self) -> str:
         lines = []
@@ -119,6 +141,7 @@ class Audit:
             lines += [f"  {'CL_score ' + name:22} {value}" for name, value in entry.scores.items()]
             lines += [f"  {name} is missing: {why}" for name, why in entry.reasons().items()]
         lines += [f"left out: {run}: {why}" for run, why in self.left_out.items()]
+        lines += [str(difference) for difference in self.differences]
         return "\n".join(lines)
 
     def missing(self) -> dict[str, dict[str, list[str]]]:
@@ -141,7 +164,7 @@ class Audit:
             "first_places": self.first_places,
             "first_place_criteria": list(self.first_place_criteria),
             "correlation": {
-                row: {column: _number(value) for column, value in values.items()}
+                row: {column: number_of(value) for column, value in values.items()}
                 for row, values in self.correlation.items()
             },
             "partial_scores": self.partial_scores,
@@ -149,6 +172,8 @@ class Audit:
             "weights": self.weights,
             "provenance": [run.to_json() for run in self.provenance],
             "latent": [part.to_json() for part in self.latent],
+            "stability": [result.to_json() for result in self.stability],
+            "differences": [difference.to_json() for difference in self.differences],
         }
 
     @classmethod
@@ -159,7 +184,7 @@ class Audit:
             first_places=value["first_places"],
             first_place_criteria=tuple(value["first_place_criteria"]),
             correlation={
-                row: {column: _float(cell) for column, cell in cells.items()}
+                row: {column: float_of(cell) for column, cell in cells.items()}
                 for row, cells in value["correlation"].items()
             },
             partial_scores=value["partial_scores"],
@@ -167,6 +192,8 @@ class Audit:
             weights=value.get("weights", {}),
             provenance=tuple(RunProvenance(**run) for run in value.get("provenance", [])),
             latent=tuple(LatentProperties.from_json(part) for part in value.get("latent", [])),
+            stability=tuple(ShapcResult.from_json(result) for result in value.get("stability", ())),
+            differences=tuple(LearnerDifference.from_json(entry) for entry in value.get("differences", ())),
         )
 
     def save(self, path: str | Path) -> None:
@@ -202,35 +229,6 @@ class Audit:
         return write_figures(self, Path(folder))
 
 
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _float(value: float | None) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _interval_to_json(value: Interval) -> dict[str, Any]:
-    return {
-        "mean": _number(value.mean),
-        "low": _number(value.low),
-        "high": _number(value.high),
-        "n": value.n,
-        "method": value.method,
-        "reason": value.reason,
-        "level": value.level,
-    }
-
-
-def _interval_from_json(value: dict[str, Any]) -> Interval:
-    numbers = {key: _float(value[key]) for key in ("mean", "low", "high")}
-    return Interval(**{**value, **numbers})
-
-
-def _rows(table: NDArray[np.float64]) -> list[list[float | None]]:
-    return [[_number(value) for value in row] for row in table.tolist()]
-
-
 def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
     return {
         "learner": entry.learner,
@@ -239,21 +237,21 @@ def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
         "complete": entry.complete,
         "is_reference": entry.is_reference,
         **{
-            group: {name: _interval_to_json(value) for name, value in getattr(entry, group).items()}
+            group: {name: interval_to_json(value) for name, value in getattr(entry, group).items()}
             for group in ("measures", "scores", "stability")
         },
         "tasks": list(entry.tasks),
         "curriculum": [task + 1 for task in entry.curriculum],
-        "table": _rows(entry.table),
-        "initial": None if entry.initial is None else _rows(entry.initial[None])[0],
-        "run_values": {name: [_number(value) for value in values] for name, values in entry.run_values.items()},
-        "progress": {name: [_interval_to_json(value) for value in steps] for name, steps in entry.progress.items()},
+        "table": matrix_to_json(entry.table),
+        "initial": None if entry.initial is None else matrix_to_json(entry.initial[None])[0],
+        "run_values": {name: [number_of(value) for value in values] for name, values in entry.run_values.items()},
+        "progress": {name: [interval_to_json(value) for value in steps] for name, steps in entry.progress.items()},
     }
 
 
 def _learner_from_json(value: dict[str, Any]) -> LearnerAudit:
     groups = {
-        group: {name: _interval_from_json(cell) for name, cell in value[group].items()}
+        group: {name: interval_from_json(cell) for name, cell in value[group].items()}
         for group in ("measures", "scores", "stability")
     }
     initial = value["initial"]
@@ -263,14 +261,15 @@ def _learner_from_json(value: dict[str, Any]) -> LearnerAudit:
         runs=tuple(value["runs"]),
         complete=value["complete"],
         is_reference=value.get("is_reference", False),
-        run_values={name: tuple(_float(cell) for cell in cells) for name, cells in value.get("run_values", {}).items()},
+        run_values={
+            name: tuple(float_of(cell) for cell in cells) for name, cells in value.get("run_values", {}).items()
+        },
         progress={
-            name: tuple(_interval_from_json(cell) for cell in steps)
-            for name, steps in value.get("progress", {}).items()
+            name: tuple(interval_from_json(cell) for cell in steps) for name, steps in value.get("progress", {}).items()
         },
         tasks=tuple(value["tasks"]),
         curriculum=tuple(task - 1 for task in value["curriculum"]),
-        table=np.array([[_float(cell) for cell in row] for row in value["table"]], dtype=np.float64),
-        initial=None if initial is None else np.array([_float(cell) for cell in initial]),
+        table=matrix_from_json(value["table"]),
+        initial=None if initial is None else np.array([float_of(cell) for cell in initial]),
         **groups,
     )

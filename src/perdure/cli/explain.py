@@ -15,10 +15,8 @@ from perdure.cli.options import numbers
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
-    from perdure.record import Record
     from perdure.tasks import Benchmark
 
-_REBUILT = ("scenario", "seed", "order_seed", "curriculum", "per_class", "validation", "tasks")
 SHOWN = 8
 
 
@@ -58,12 +56,15 @@ def explain(
     wrong on this network is refused; with several methods the others go on, and the exit code is 1.
     """
     from perdure import explain as room  # noqa: PLC0415
+    from perdure.audit.subject import rebuilt_benchmark, rebuilt_network  # noqa: PLC0415
     from perdure.record import Record  # noqa: PLC0415
 
     opened = Record.open(record)
     chosen = _methods(method, room.method_names())
-    data = _benchmark(opened, data_dir)
-    network = _network(opened, data, step)
+    if not opened.manifest.checkpoints:
+        raise InputError(f"{record}: no checkpoint was kept, so there is no network to explain")
+    data = rebuilt_benchmark(opened, data_dir)
+    network = rebuilt_network(opened, data, max(opened.manifest.checkpoints) if step is None else step - 1)
     x, labels, others = _inputs(data, task, numbers(samples, "--samples"), background)
     wanted = _target(target, labels, data.outputs)
     console = Console(stderr=True)
@@ -103,48 +104,6 @@ def _show(bar: Progress, line: TaskID, done: int, total: int) -> None:
 def _methods(asked: list[str] | None, known: list[str]) -> list[str]:
     names = list(dict.fromkeys(asked or ["expected_gradients"]))
     return [name for name in known if name != "exact_shapley"] if names == ["all"] else names
-
-
-def _benchmark(record: Record, data_dir: Path | None) -> Benchmark:
-    """Build the record's benchmark again, as its provenance says, and check that it is the same."""
-    from perdure import tasks  # noqa: PLC0415
-
-    about = record.manifest.provenance
-    if "source" not in about:
-        raise InputError(
-            f"{record.path}: it does not say where its data came from; explain.attribute takes your own arrays"
-        )
-    given = {name: about[name] for name in _REBUILT if name in about}
-    data = tasks.load(about["source"], data_dir=data_dir, **given)
-    if "fingerprint" in about and about["fingerprint"] != data.fingerprint():
-        raise InputError(f"{record.path}: the data of {about['source']} are not those the record was made with")
-    return data
-
-
-def _network(record: Record, data: Benchmark, step: int | None) -> Any:
-    """Build the record's network and load the checkpoint after a step."""
-    from perdure import nets  # noqa: PLC0415
-
-    manifest = record.manifest
-    if "name" not in manifest.network:
-        raise InputError(f"{record.path}: it does not name its network; load it yourself and call explain.attribute")
-    if not manifest.checkpoints:
-        raise InputError(f"{record.path}: no checkpoint was kept, so there is no network to explain")
-    which = max(manifest.checkpoints) if step is None else step - 1
-    network = nets.build(
-        manifest.network["name"],
-        input_shape=data.input_shape,
-        outputs=data.outputs,
-        width=manifest.network.get("width"),
-    )
-    try:
-        network.load_state_dict(record.checkpoint(which))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise InputError(
-            f"{record.path}: the checkpoint does not fit network {manifest.network['name']!r} ({reason})"
-        ) from None
-    return network.eval()
 
 
 def _inputs(data: Benchmark, task: int, samples: list[int] | None, background: int) -> tuple[Any, Any, Any]:

@@ -108,7 +108,7 @@ class TrainingData:
         return Batch(x, self._y[indices], raw, task)
 
 
-_PURPOSES = ("network", "order", "augmentation", "learner", "global")
+_PURPOSES = ("network", "order", "augmentation", "learner", "global", "part")
 
 
 def derived_seed(seed: int, purpose: str, *numbers: int) -> int:

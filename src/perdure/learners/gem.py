@@ -1,7 +1,6 @@
 """Gradient episodic memory: no step may raise the loss on any old task."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import quadprog
@@ -10,15 +9,36 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure.learners.data import Batch
-from perdure.learners.learner import Learner
-from perdure.learners.memory import Stored, TaskMemory, as_tensors, check_size
+from perdure.learners.memory import SharedMemory, Stored, shuffled
 from perdure.learners.ranges import above, at_least
-from perdure.tasks import Benchmark
+from perdure.learners.replay import ReplayLearner
 
 RIDGE = 1e-3
 
 
-class GEM(Learner, name="gem"):
+class ProjectingLearner(ReplayLearner):
+    """Base of the methods that compare gradients as vectors."""
+
+    def gradient_on(self, stored: Stored) -> Tensor:
+        """Return the gradient of the loss on stored examples."""
+        self.net.zero_grad()
+        self.cross_entropy(self.net(self.view(stored)), stored.y).backward()  # type: ignore[no-untyped-call]
+        return self.flat_gradient()
+
+    def flat_gradient(self) -> Tensor:
+        """Return the gradient as one vector; a parameter without one counts as 0."""
+        return torch.cat(
+            [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in self.net.parameters()]
+        )
+
+    def set_gradient(self, gradient: Tensor) -> None:
+        """Give each parameter its part of a vector."""
+        parts = torch.split(gradient, [p.numel() for p in self.net.parameters()])
+        for parameter, part in zip(self.net.parameters(), parts, strict=True):
+            parameter.grad = part.view_as(parameter).clone()
+
+
+class GEM(ProjectingLearner, name="gem"):
     """Gradient episodic memory (Lopez-Paz and Ranzato 2017, Eq. 11): project the gradient by a quadratic program.
 
     Where the gradient g makes an obtuse angle with the gradient g_k of some old task's memory, it is replaced by g +
@@ -45,18 +65,15 @@ class GEM(Learner, name="gem"):
         "split-tiny-imagenet": {"lr": 0.01, "margin": 0.5},
     }
 
-    @classmethod
-    def check(cls, settings: Any, benchmark: Benchmark) -> None:
-        """Each task and class needs a place in the memory."""
-        check_size(settings.buffer, benchmark)
+    memory: SharedMemory
 
     def begin(self) -> None:
         """Begin with an empty memory."""
-        self.memory = TaskMemory(self.settings.buffer, self.context.generator)
+        self.memory = SharedMemory(self.settings.buffer, self.context.generator)
 
     def after_backward(self, batch: Batch) -> None:
         """Project the gradient if an old task would suffer."""
-        past = [stored for task, stored in self.memory.tasks.items() if task != batch.task]
+        past = [stored for task, stored in self.memory.groups.items() if task != batch.task]
         if not past:
             return
         gradient = self.flat_gradient()
@@ -65,32 +82,8 @@ class GEM(Learner, name="gem"):
 
     def after_task(self, step: int, task: int) -> None:  # noqa: ARG002
         """Keep this task's share."""
-        examples = as_tensors(self.context.benchmark.tasks[task].train, self.context.device)
+        examples = shuffled(self.stored_task(task), self.context.generator)
         self.memory.keep(task, examples, shares=len(self.context.benchmark.tasks))
-
-    @property
-    def memory_bits(self) -> int:
-        """What the memory holds."""
-        return self.memory.bits
-
-    def gradient_on(self, stored: Stored) -> Tensor:
-        """Return the gradient of the loss on stored examples."""
-        self.net.zero_grad()
-        x = self.context.preparation.augmented(stored.raw, self.context.generator)
-        self.cross_entropy(self.net(x), stored.y).backward()  # type: ignore[no-untyped-call]
-        return self.flat_gradient()
-
-    def flat_gradient(self) -> Tensor:
-        """Return the gradient as one vector; a parameter without one counts as 0."""
-        return torch.cat(
-            [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in self.net.parameters()]
-        )
-
-    def set_gradient(self, gradient: Tensor) -> None:
-        """Give each parameter its part of a vector."""
-        parts = torch.split(gradient, [p.numel() for p in self.net.parameters()])
-        for parameter, part in zip(self.net.parameters(), parts, strict=True):
-            parameter.grad = part.view_as(parameter).clone()
 
 
 def project(gradient: Tensor, old: Tensor, margin: float) -> Tensor:

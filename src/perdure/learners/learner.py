@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from perdure.errors import InputError, nearest
-from perdure.learners.data import Batch, Preparation
+from perdure.learners.data import Batch, Preparation, derived_seed
 from perdure.learners.meter import Meter
+from perdure.nets import features_of
 from perdure.tasks import Benchmark, Examples
 
 REGISTRY: dict[str, type[Learner]] = {}
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,9 @@ class Learner:
 
     The loop calls ``begin`` once, then for every step of the curriculum ``before_task``, for every batch ``loss``,
     ``after_backward`` (gradients are there, the step is not taken) and ``after_step``, at the end ``after_task``. Whatever a
-    learner assigns to itself (tensors, numbers, containers of them, networks, and objects with ``state`` and ``load_state``)
-    is saved and restored when a run is resumed; nothing needs to be declared.
+    learner assigns to itself (tensors, numbers, containers of them, networks, optimisers, and objects with ``state`` and
+    ``load_state``) is saved and restored when a run is resumed; nothing needs to be declared. A network of another make than
+    ``self.net``, and an optimiser, are restored in place: ``begin`` makes them.
     """
 
     name: ClassVar[str] = ""
@@ -48,6 +51,8 @@ class Learner:
     """Whether the method learns all tasks in one step (a reference, not a sequence)."""
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Published settings by benchmark: the method's own, and the training's where they differ from the benchmark's protocol."""
+    decides_by: ClassVar[str] = "logits"
+    """What the decision is made by: the network's logits, or a rule of the learner's own (then ``decision`` says the rest)."""
     search: ClassVar[Mapping[str, tuple[float, float]]] = {}
     """What tuning varies besides the rate: lowest and highest value, on a logarithmic scale."""
 
@@ -113,6 +118,19 @@ class Learner:
         scores: Tensor = self.net(x)
         return scores
 
+    def decision(self) -> dict[str, Tensor]:
+        """Return the tensors beyond the network that the decision needs; they are kept with each checkpoint."""
+        return {}
+
+    @classmethod
+    def decision_network(cls, net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:  # noqa: ARG003
+        """Return a network whose outputs are the scores by which the learner decides, from what `decision` gave."""
+        return net
+
+    def trained_parameters(self) -> Iterable[nn.Parameter]:
+        """Return what the loop's optimiser trains."""
+        return self.net.parameters()
+
     @property
     def kept(self) -> int:
         """Numbers kept per parameter on top of the network (anchors, importances)."""
@@ -149,15 +167,36 @@ class Learner:
             return logits
         return masked(logits, [unit for seen in {*self.visited, task} for unit in benchmark.tasks[seen].classes])
 
+    def drawn(self, make: Callable[[], Module], step: int = 0) -> Module:
+        """Return a module of the learner's own, its parameters drawn from the run's seed and a step alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derived_seed(self.context.seed, "part", step))
+            return make().to(self.context.device)
+
+    @property
+    def feature_size(self) -> int:
+        """Length of the network's penultimate features."""
+        with self.context.meter.paused(), torch.no_grad():
+            return features_of(self.snapshot(), self.two_blanks()).shape[1]
+
+    def two_blanks(self) -> Tensor:
+        """Return two empty inputs, to see what the network makes of their shape."""
+        return torch.zeros(2, *self.context.benchmark.input_shape, device=self.context.device)
+
     def snapshot(self) -> nn.Module:
         """Return a frozen copy of the network in evaluation mode; its passes are metered like the network's own."""
         return copy.deepcopy(self.net).eval().requires_grad_(False)
 
 
+def parameters_in(network: nn.Module) -> int:
+    """Return the number of a network's parameters."""
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
 def packed(value: Any) -> Any:
-    """Return a value as a tree of tensors and plain values: networks and objects by their state."""
-    if isinstance(value, nn.Module):
-        return {"@network": value.state_dict()}
+    """Return a value as a tree of tensors and plain values: networks, optimisers and objects by their state."""
+    if hasattr(value, "load_state_dict"):
+        return {"@state": value.state_dict()}
     if hasattr(value, "load_state"):
         return value.state()
     if isinstance(value, list | tuple):
@@ -172,10 +211,10 @@ def unpacked(tree: Any, present: Any, learner: Learner) -> Any:
     if hasattr(present, "load_state"):
         present.load_state(unpacked(tree, None, learner))
         return present
-    if isinstance(tree, dict) and "@network" in tree:
-        network = learner.snapshot()
-        network.load_state_dict(tree["@network"])
-        return network
+    if isinstance(tree, dict) and "@state" in tree:
+        whole = learner.snapshot() if present is None else present
+        whole.load_state_dict(tree["@state"])
+        return whole
     if isinstance(tree, list):
         return [unpacked(item, None, learner) for item in tree]
     if isinstance(tree, dict):

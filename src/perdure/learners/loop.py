@@ -130,6 +130,7 @@ def _recorder(run: Run, settings: Any, path: Path) -> Recorder:
         curriculum=run.curriculum,
         trains_all=run.learner.trains_all,
         learner=run.learner.name,
+        decides_by=run.learner.decides_by,
         benchmark=run.benchmark.name,
         scenario=run.benchmark.scenario,
         seed=run.seed,
@@ -206,7 +207,13 @@ class Loop:
             self._save()
         if self.recorder.next_step == step:
             measured = accuracies(self.learner, self.learner.visited)
-            self.recorder.after_task(self.net, accuracy=measured, evaluations=self.evaluations, **self.cost)
+            self.recorder.after_task(
+                self.net,
+                accuracy=measured,
+                decision=self.learner.decision(),
+                evaluations=self.evaluations,
+                **self.cost,
+            )
             self.progress.end_task(self._where(step, 0), measured)
         self.meter.reset()
         self.evaluations = []
@@ -222,7 +229,7 @@ class Loop:
                 "memory_bits": self.learner.memory_bits,
             }
             self.learner.before_task(step, task)
-            self.optimizer = training.make_optimizer(self.net.parameters())
+            self.optimizer = training.make_optimizer(self.learner.trained_parameters())
             self.net.train()
         batches = len(data.order(self.run.seed, step, 0, training.batch_size))
         done = self.position["epoch"] * batches + self.position["batch"]
@@ -323,7 +330,7 @@ class Loop:
         self.net.load_state_dict(state["network"])
         self.net.train(state["training"])
         if state["optimizer"] is not None:
-            self.optimizer = self.run.training.make_optimizer(self.net.parameters())
+            self.optimizer = self.run.training.make_optimizer(self.learner.trained_parameters())
             self.optimizer.load_state_dict(state["optimizer"])
         self.learner.load_state(state["learner"])
         self.meter.load_state(state["meter"])

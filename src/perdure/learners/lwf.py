@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from perdure.learners.data import Batch
-from perdure.learners.learner import Learner
+from perdure.learners.learner import Learner, parameters_in
 from perdure.learners.ranges import above, at_least
 
 
@@ -78,4 +78,4 @@ class LwF(Learner, name="lwf"):
     @property
     def teachers(self) -> int:
         """The old network, once there is one."""
-        return sum(p.numel() for p in self.net.parameters()) if self.visited else 0
+        return parameters_in(self.net) if self.visited else 0

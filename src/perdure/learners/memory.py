@@ -1,9 +1,14 @@
-"""Stored examples: un-augmented, as they came, and counted in bits."""
+"""Stored examples: un-augmented, as they came, and counted in bits.
+
+One implementation for all learners. What differs is who is kept: a uniform sample of the stream (`Reservoir`), one that evens
+out the classes (`BalancedReservoir`), or equal shares of groups, the first of each (`SharedMemory`): of a task's examples
+in random order, or of a class's in the order of herding.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,10 +20,27 @@ from perdure.tasks import Benchmark, Examples
 
 @dataclass(frozen=True)
 class Stored:
-    """Examples drawn from a memory: raw inputs and output units."""
+    """Examples of a memory: raw inputs, output units, and what else was stored with them.
+
+    ``places`` says where drawn examples lie in a `SharedMemory`.
+    """
 
     raw: Tensor
     y: Tensor
+    logits: Tensor | None = None
+    places: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def at(self, indices: Tensor | slice) -> Stored:
+        """Return some of the examples, in the order of the indices."""
+        return Stored(self.raw[indices], self.y[indices], None if self.logits is None else self.logits[indices])
+
+    @property
+    def bits(self) -> int:
+        """Storage of inputs, labels and logits."""
+        return bits([self.raw, self.y, *([] if self.logits is None else [self.logits])])
 
 
 def check_size(buffer: int, benchmark: Benchmark) -> None:
@@ -40,85 +62,158 @@ def bits(tensors: Sequence[Tensor]) -> int:
     return sum(8 * tensor.element_size() * tensor.numel() for tensor in tensors)
 
 
+def shuffled(examples: Stored, generator: torch.Generator) -> Stored:
+    """Return the examples in random order."""
+    return examples.at(torch.randperm(len(examples), generator=generator).to(examples.y.device))
+
+
+def herded(features: Tensor, count: int) -> Tensor:
+    """Return the indices of so many rows, chosen greedily so that the mean of the first k is nearest to the mean of all.
+
+    iCaRL's choice of exemplars (Rebuffi et al. 2017, Algorithm 4), after Welling 2009: the k-th is the row that minimises
+    ||mean - (sum of the chosen + row) / k||, and none is chosen twice. Any beginning of the order is the choice for that size.
+    """
+    mean, total = features.mean(dim=0), torch.zeros_like(features[0])
+    free = torch.ones(len(features), dtype=torch.bool, device=features.device)
+    chosen: list[int] = []
+    for k in range(1, min(count, len(features)) + 1):
+        distance = (mean - (total + features) / k).square().sum(dim=1)
+        best = int(distance.masked_fill(~free, torch.inf).argmin())
+        free[best] = False
+        total = total + features[best]
+        chosen.append(best)
+    return torch.tensor(chosen, dtype=torch.int64, device=features.device)
+
+
 class Reservoir:
     """A uniform sample of all examples offered so far, whatever their number (Vitter 1985, algorithm R)."""
 
     def __init__(self, size: int, generator: torch.Generator) -> None:
         self.size, self.generator = size, generator
         self.offered = 0
-        self.raw: Tensor | None = None
-        self.y: Tensor | None = None
+        self.held: Stored | None = None
 
     def __len__(self) -> int:
         return min(self.offered, self.size)
 
-    def offer(self, raw: Tensor, y: Tensor) -> None:
-        """Offer examples one after the other: the n-th is kept with probability size / n, in a random old one's place."""
-        if self.raw is None or self.y is None:
-            self.raw = raw.new_zeros((self.size, *raw.shape[1:]))
-            self.y = y.new_zeros(self.size)
+    def offer(self, raw: Tensor, y: Tensor, logits: Tensor | None = None) -> None:
+        """Offer examples one after the other: the n-th is kept with probability size / n, in an old one's place."""
+        if self.held is None:
+            empty = [
+                None if part is None else part.new_zeros((self.size, *part.shape[1:])) for part in (raw, y, logits)
+            ]
+            self.held = Stored(raw=empty[0], y=empty[1], logits=empty[2])  # type: ignore[arg-type]
         for i in range(len(y)):
+            place = self._place()
             self.offered += 1
-            place = self.offered - 1
-            if place >= self.size:
-                place = int(torch.randint(0, self.offered, (1,), generator=self.generator))
             if place < self.size:
-                self.raw[place], self.y[place] = raw[i], y[i]
+                self.held.raw[place], self.held.y[place] = raw[i], y[i]
+                if self.held.logits is not None and logits is not None:
+                    self.held.logits[place] = logits[i]
+
+    def _place(self) -> int:
+        """Return where the next example goes: a random place among all offered; beyond the size it is not kept."""
+        if self.offered < self.size:
+            return self.offered
+        return int(torch.randint(0, self.offered + 1, (1,), generator=self.generator))
 
     def draw(self, count: int) -> Stored | None:
         """Return up to so many different examples, or None while there are none."""
-        if self.raw is None or self.y is None:
+        if self.held is None:
             return None
-        chosen = torch.randperm(len(self), generator=self.generator)[:count].to(self.y.device)
-        return Stored(self.raw[chosen], self.y[chosen])
+        chosen = torch.randperm(len(self), generator=self.generator)[:count].to(self.held.y.device)
+        return self.held.at(chosen)
 
     @property
     def bits(self) -> int:
         """Storage of what is held."""
-        return 0 if self.raw is None or self.y is None else bits([self.raw[: len(self)], self.y[: len(self)]])
+        return 0 if self.held is None else self.held.at(slice(len(self))).bits
 
     def state(self) -> dict[str, Any]:
         """Return everything but the generator, which the loop saves."""
-        return {"offered": self.offered, "raw": self.raw, "y": self.y}
+        return {"offered": self.offered, "held": None if self.held is None else _parts(self.held)}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up a saved memory."""
-        self.offered, self.raw, self.y = state["offered"], state["raw"], state["y"]
+        self.offered = state["offered"]
+        self.held = None if state["held"] is None else Stored(**state["held"])
 
 
-class TaskMemory:
-    """Random examples of each task seen; when a new one comes, all tasks shrink to an equal share of the space."""
+class BalancedReservoir(Reservoir):
+    """A reservoir whose newcomers replace a random example of the class that has most (Buzzega et al. 2021, Algorithm 1).
+
+    An example is kept with the same probability as in a plain reservoir. Class-balancing by Chrysakis and Moens 2020
+    also lets small classes in with certainty; both even out the classes.
+    """
+
+    def _place(self) -> int:
+        place = super()._place()
+        if self.offered < self.size or place >= self.size or self.held is None:
+            return place
+        largest = torch.bincount(self.held.y).argmax()
+        places = torch.nonzero(self.held.y == largest).flatten()
+        return int(places[int(torch.randint(0, len(places), (1,), generator=self.generator))])
+
+
+class SharedMemory:
+    """Examples in groups (tasks, or classes); when a new group comes, all shrink to an equal share of the space."""
 
     def __init__(self, size: int, generator: torch.Generator) -> None:
         self.size, self.generator = size, generator
-        self.tasks: dict[int, Stored] = {}
+        self.groups: dict[int, Stored] = {}
 
-    def keep(self, task: int, examples: Stored, shares: int | None = None) -> None:
-        """Keep a random share of a task's examples: size / ``shares``, by default the number of tasks seen."""
-        self.tasks[task] = examples
-        share = self.size // (shares or len(self.tasks))
-        for name, stored in self.tasks.items():
-            chosen = torch.randperm(len(stored.y), generator=self.generator)[:share].to(stored.y.device)
-            self.tasks[name] = Stored(stored.raw[chosen], stored.y[chosen])
+    def __len__(self) -> int:
+        return sum(len(stored) for stored in self.groups.values())
+
+    def keep(self, group: int, examples: Stored, shares: int | None = None) -> None:
+        """Keep the first examples of a group: size / ``shares``, by default the number of groups.
+
+        Because the first are kept, an order by rank keeps the best at any size, and a random order a random sample.
+        """
+        self.groups[group] = examples
+        share = self.size // (shares or len(self.groups))
+        # By indices and not by a slice, which would hold on to all the examples it was cut from.
+        self.groups = {name: stored.at(torch.arange(len(stored))[:share]) for name, stored in self.groups.items()}
+
+    def all(self) -> Stored | None:
+        """Return everything that is held, group after group, or None while there is nothing."""
+        parts = list(self.groups.values())
+        if not parts:
+            return None
+        logits = [part.logits for part in parts if part.logits is not None]
+        raw, y = torch.cat([part.raw for part in parts]), torch.cat([part.y for part in parts])
+        return Stored(raw, y, torch.cat(logits) if logits else None, torch.arange(len(y), device=y.device))
 
     def draw(self, count: int) -> Stored | None:
-        """Return random examples of all tasks together, different ones while there are enough; None while there are none."""
-        if not self.tasks:
+        """Return random examples of all groups together, different ones while there are enough; None while there are none."""
+        held = self.all()
+        if held is None:
             return None
-        raw = torch.cat([stored.raw for stored in self.tasks.values()])
-        y = torch.cat([stored.y for stored in self.tasks.values()])
-        chosen = torch.randperm(len(y), generator=self.generator)[:count].to(y.device)
-        return Stored(raw[chosen], y[chosen])
+        chosen = torch.randperm(len(held), generator=self.generator)[:count].to(held.y.device)
+        return replace(held.at(chosen), places=chosen)
+
+    def write_logits(self, places: Tensor, logits: Tensor) -> None:
+        """Store other logits with drawn examples."""
+        first = 0
+        for stored in self.groups.values():
+            own = (places >= first) & (places < first + len(stored))
+            if stored.logits is not None:
+                stored.logits[places[own] - first] = logits[own]
+            first += len(stored)
 
     @property
     def bits(self) -> int:
         """Storage of what is held."""
-        return sum(bits([stored.raw, stored.y]) for stored in self.tasks.values())
+        return sum(stored.bits for stored in self.groups.values())
 
     def state(self) -> dict[int, Any]:
         """Return everything but the generator, which the loop saves."""
-        return {task: {"raw": stored.raw, "y": stored.y} for task, stored in self.tasks.items()}
+        return {group: _parts(stored) for group, stored in self.groups.items()}
 
     def load_state(self, state: dict[int, Any]) -> None:
         """Take up a saved memory."""
-        self.tasks = {int(task): Stored(value["raw"], value["y"]) for task, value in state.items()}
+        self.groups = {int(group): Stored(**parts) for group, parts in state.items()}
+
+
+def _parts(stored: Stored) -> dict[str, Tensor | None]:
+    return {"raw": stored.raw, "y": stored.y, "logits": stored.logits}

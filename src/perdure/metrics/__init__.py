@@ -19,6 +19,7 @@ from perdure.metrics.efficiency import (
 )
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.missing import Missing, reason
+from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.score import (
     CRITERIA,
     WEIGHTS,
@@ -30,6 +31,7 @@ from perdure.metrics.score import (
     first_places,
     weight_vector,
 )
+from perdure.metrics.shapc import ShapcSummary, shapc, shapc_at_shares, summarise_shapc
 from perdure.metrics.stability_gap import (
     min_accuracy,
     windowed_forgetting,
@@ -41,10 +43,12 @@ __all__ = [
     "CRITERIA",
     "WEIGHTS",
     "CriteriaCorrelation",
+    "Difference",
     "FirstPlaces",
     "Interval",
     "Intransigence",
     "Missing",
+    "ShapcSummary",
     "accuracy",
     "average_accuracy",
     "average_forgetting",
@@ -55,15 +59,20 @@ __all__ = [
     "criteria_correlation",
     "first_places",
     "forward_transfer",
+    "holm",
     "interval",
     "intransigence",
     "lifelong",
     "min_accuracy",
     "model_size_efficiency",
+    "paired_difference",
     "positive_backward_transfer",
     "reason",
     "remembering",
     "sample_storage_efficiency",
+    "shapc",
+    "shapc_at_shares",
+    "summarise_shapc",
     "weight_vector",
     "windowed_forgetting",
     "windowed_plasticity",

@@ -4,7 +4,7 @@
 """
 
 from perdure.nets import bottleneck, classic, mlp, plain, resnet, vit, wide_resnet
-from perdure.nets.features import features_of
+from perdure.nets.features import features_and_outputs, features_of, head_of
 from perdure.nets.layers import Add, Network
 from perdure.nets.registry import Description, build, count_parameters, describe, names
 
@@ -17,7 +17,9 @@ __all__ = [
     "classic",
     "count_parameters",
     "describe",
+    "features_and_outputs",
     "features_of",
+    "head_of",
     "mlp",
     "names",
     "plain",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor, nn
 
 from perdure.errors import InputError
+from perdure.nets.layers import Network
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
@@ -22,20 +23,39 @@ def features_of(module: nn.Module, x: Tensor) -> Tensor:
     method = getattr(module, "features", None)
     if callable(method) and not isinstance(method, nn.Module):
         return cast(Tensor, method(x)).flatten(1)
-    return _input_of_last_linear(module, x).flatten(1)
+    return _last_linear(module, x)[1].flatten(1)
 
 
-def _input_of_last_linear(module: nn.Module, x: Tensor) -> Tensor:
-    seen: list[Tensor] = []
+def features_and_outputs(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the penultimate features, (batch, d), and the outputs of one and the same forward pass.
 
-    def remember(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-        seen[:] = arguments[:1]
+    The parts of a `Network` are called one after the other. Of any other network the features are what its last
+    ``nn.Linear`` is given.
+    """
+    if isinstance(module, Network):
+        features = module.features(x)
+        return features, cast(Tensor, module.head(features))
+    _, features, outputs = _last_linear(module, x)
+    return features.flatten(1), outputs
+
+
+def head_of(module: nn.Module, x: Tensor) -> nn.Linear:
+    """Return the linear layer that is called last in the forward pass of ``x``: the head of a classifier."""
+    return module.head if isinstance(module, Network) else _last_linear(module, x)[0]
+
+
+def _last_linear(module: nn.Module, x: Tensor) -> tuple[nn.Linear, Tensor, Tensor]:
+    """Return the linear layer called last, what it was given, and the network's outputs."""
+    seen: list[tuple[nn.Linear, Tensor]] = []
+
+    def remember(part: nn.Module, arguments: tuple[Any, ...]) -> None:
+        seen[:] = [(cast(nn.Linear, part), arguments[0])]
 
     handles: list[RemovableHandle] = [
         part.register_forward_pre_hook(remember) for part in module.modules() if isinstance(part, nn.Linear)
     ]
     try:
-        module(x)
+        outputs = cast(Tensor, module(x))
     finally:
         for handle in handles:
             handle.remove()
@@ -44,4 +64,4 @@ def _input_of_last_linear(module: nn.Module, x: Tensor) -> Tensor:
             f"network {type(module).__name__}: its forward pass calls no nn.Linear, so its features cannot "
             "be found; give it a method features(x)"
         )
-    return seen[0]
+    return *seen[0], outputs

@@ -101,6 +101,11 @@ class Record:
         point = self.manifest.checkpoints[step]
         return load_tensors(self.path / point.file, point.sha256)
 
+    def decision(self, step: int) -> dict[str, Tensor]:
+        """Return what the decision after a step (0-based) needs beyond the network; empty where it needs nothing."""
+        point = self.manifest.decisions.get(step)
+        return {} if point is None else load_tensors(self.path / point.file, point.sha256)
+
 
 def find_records(paths: Iterable[str | Path]) -> list[Path]:
     """Return the record directories at or below the paths, sorted; a path that holds none is refused."""
@@ -112,7 +117,8 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
         if not below:
             raise InputError(f"{path}: there is no record here (no {MANIFEST} in it or below)")
         found.update(below)
-    return sorted(found)
+    # What lies inside a record belongs to it: a network trained again for a reference is no run of its own.
+    return sorted(path for path in found if found.isdisjoint(path.parents))
 
 
 def _read_manifest(path: Path) -> Manifest:
@@ -133,14 +139,16 @@ def _parse_manifest(value: dict[str, Any]) -> Manifest:
         raise ValueError("the curriculum names a task that is not there")
     if not 0 <= steps_done <= len(curriculum):
         raise ValueError(f"steps_done is {steps_done} of {len(curriculum)}")
-    checkpoints = {
-        int(step) - 1: Checkpoint(str(point["file"]), str(point["sha256"]))
-        for step, point in known["checkpoints"].items()
-    }
-    if any(Path(point.file).is_absolute() or ".." in Path(point.file).parts for point in checkpoints.values()):
-        raise ValueError("a checkpoint lies outside the record")
-    known |= {"tasks": tasks, "curriculum": curriculum, "steps_done": steps_done, "checkpoints": checkpoints}
+    known |= {"tasks": tasks, "curriculum": curriculum, "steps_done": steps_done}
+    known |= {name: _parse_points(known.get(name, {})) for name in ("checkpoints", "decisions")}
     return Manifest(**known)
+
+
+def _parse_points(value: dict[str, Any]) -> dict[int, Checkpoint]:
+    points = {int(step) - 1: Checkpoint(str(point["file"]), str(point["sha256"])) for step, point in value.items()}
+    if any(Path(point.file).is_absolute() or ".." in Path(point.file).parts for point in points.values()):
+        raise ValueError("a checkpoint lies outside the record")
+    return points
 
 
 def _read_accuracies(file: Path, manifest: Manifest) -> FloatArray:

@@ -23,6 +23,7 @@ from perdure.record.schema import (
     Checkpoint,
     Manifest,
     checkpoint_name,
+    decision_name,
     hardware_facts,
     software_versions,
 )
@@ -42,7 +43,8 @@ class Recorder:
             train(net, task)
             recorder.after_task(net, accuracy=[evaluate(net, other) for other in range(5)])
 
-    ``trains_all`` marks a reference that learns all tasks in its one step.
+    ``trains_all`` marks a reference that learns all tasks in its one step; ``decides_by`` names a decision that is not
+    made by the network's logits (then ``after_task`` is given the tensors it needs).
     ``tasks`` is their number or their names; ``curriculum`` the tasks in the order they are visited (0-based), each once by
     default; ``lifetime_bits`` the storage of all training data, which SSS needs. A directory that already holds a record is
     refused unless ``resume=True``: then ``next_step`` says where to go on, and ``restore(net)`` loads the last
@@ -57,6 +59,7 @@ class Recorder:
         curriculum: Sequence[int] | None = None,
         trains_all: bool = False,
         learner: str = "own",
+        decides_by: str = "logits",
         benchmark: str = "own",
         scenario: str = "",
         seed: int | None = None,
@@ -76,6 +79,7 @@ class Recorder:
             tasks=names,
             curriculum=check_curriculum(curriculum, len(names)),
             trains_all=trains_all,
+            decides_by=decides_by,
             benchmark=benchmark,
             scenario=scenario,
             seed=seed,
@@ -123,6 +127,7 @@ class Recorder:
         memory_bits: int | None = None,
         operations: int | None = None,
         passes: int | None = None,
+        decision: Mapping[str, Any] | None = None,
         evaluations: Sequence[tuple[int, Sequence[float]]] = (),
     ) -> None:
         """Record the step that just ended: the accuracy on every task, and whatever else was measured.
@@ -131,7 +136,8 @@ class Recorder:
         task that was not evaluated is accepted only before it was trained. ``task`` is the task that was trained:
         given, it is checked against the curriculum, which catches a loop that begins at the wrong place. ``network``
         (a module or its state_dict) is kept as a checkpoint; its parameters are counted if ``parameters`` is not
-        given. `Cost` says what the other numbers mean. ``evaluations`` are those taken within the step: the number of
+        given. ``decision`` holds the tensors beyond the network that its decision needs, if it is not made by the logits.
+        `Cost` says what the other numbers mean. ``evaluations`` are those taken within the step: the number of
         batches learned in it so far, and the accuracy on every task.
         """
         step = self.next_step
@@ -147,10 +153,11 @@ class Recorder:
         rows = self._rows(step + 1, trained, accuracy)
         if parameters is None and network is not None and not isinstance(network, Mapping):
             parameters = sum(int(p.numel()) for p in network.parameters())
-        checkpoints = dict(self._manifest.checkpoints)
+        checkpoints, decisions = dict(self._manifest.checkpoints), dict(self._manifest.decisions)
         if network is not None:
-            file = checkpoint_name(step)
-            checkpoints[step] = Checkpoint(file, save_tensors(self.path / file, tensors_of(network)))
+            checkpoints[step] = self._kept(checkpoint_name(step), network)
+        if decision:
+            decisions[step] = self._kept(decision_name(step), decision)
         self._accuracies = [row for row in self._accuracies if row[0] <= step] + rows
         self._costs = [
             *self._costs[:step],
@@ -165,9 +172,14 @@ class Recorder:
             write_table(self.path / EVALUATIONS, EVALUATION_COLUMNS, self._evaluations)
         write_table(self.path / COST, ("after", "trained", *Cost.columns()), self._costs)
         # The manifest comes last: it is what makes the step count.
-        manifest = dataclasses.replace(self._manifest, steps_done=step + 1, checkpoints=checkpoints)
+        manifest = dataclasses.replace(
+            self._manifest, steps_done=step + 1, checkpoints=checkpoints, decisions=decisions
+        )
         write_json(self.path / MANIFEST, manifest.to_json())
         self._manifest = manifest
+
+    def _kept(self, file: str, tensors: nn.Module | Mapping[str, Any]) -> Checkpoint:
+        return Checkpoint(file, save_tensors(self.path / file, tensors_of(tensors)))
 
     def restore(self, network: nn.Module) -> None:
         """Load the last checkpoint into a network, to go on after a crash; a record without one leaves it as it is."""

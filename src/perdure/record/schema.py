@@ -34,6 +34,7 @@ class Manifest:
     tasks: tuple[str, ...]
     curriculum: tuple[int, ...]
     trains_all: bool = False
+    decides_by: str = "logits"
     benchmark: str = ""
     scenario: str = ""
     seed: int | None = None
@@ -43,6 +44,7 @@ class Manifest:
     lifetime_bits: int | None = None
     steps_done: int = 0
     checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
+    decisions: dict[int, Checkpoint] = field(default_factory=dict)
     software: dict[str, str] = field(default_factory=dict)
     hardware: dict[str, Any] = field(default_factory=dict)
 
@@ -50,13 +52,19 @@ class Manifest:
         """Return the JSON form: 1-based tasks and steps, the schema version first."""
         value = asdict(self)
         value["curriculum"] = [task + 1 for task in self.curriculum]
-        value["checkpoints"] = {str(step + 1): asdict(point) for step, point in sorted(self.checkpoints.items())}
+        for name in ("checkpoints", "decisions"):
+            value[name] = {str(step + 1): asdict(point) for step, point in sorted(getattr(self, name).items())}
         return {"schema": SCHEMA, **value}
 
 
 def checkpoint_name(step: int) -> str:
     """Return the file of the network after a step (0-based), inside the record."""
     return f"{CHECKPOINTS}/after-{step + 1:02d}.safetensors"
+
+
+def decision_name(step: int) -> str:
+    """Return the file of what the decision after a step (0-based) needs beyond the network, inside the record."""
+    return f"{CHECKPOINTS}/after-{step + 1:02d}-decision.safetensors"
 
 
 def software_versions() -> dict[str, str]:

@@ -1,20 +1,22 @@
 """Audits and viewer samples made up for tests of the page, and the browser that opens it."""
 
+import math
 import os
 import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from perdure.audit import Audit, audit_runs, fit_runs
+from perdure.audit import Audit, Interval, ShapcResult, ViewedSample, audit_runs, fit_runs
+from perdure.audit.stability_records import with_stability
 from perdure.record import Cost, Measurements
-from perdure.report import ViewedSample
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 REQUIRED = os.environ.get("PERDURE_BROWSER_TESTS") == "required"
@@ -83,10 +85,51 @@ def made_up_runs(names: tuple[str, ...], tasks: int = 4, seeds: int = 2, seed: i
 
 
 def made_up_audit(names: tuple[str, ...] = ("rehearsal", HOSTILE, "naive"), **options: Any) -> Audit:
-    """Return an audit with a CLAMP fit of made-up runs."""
+    """Return an audit of made-up runs with a CLAMP fit and SHAPC."""
     runs = made_up_runs(names, **options)
-    whole = audit_runs(runs)
-    return Audit(**{**vars(whole), "latent": fit_runs(runs, starts=4)})
+    whole = replace(audit_runs(runs), latent=fit_runs(runs, starts=4))
+    return with_stability(
+        whole, [made_up_reasons(run, place) for place, run in enumerate(runs) if not run.is_reference]
+    )
+
+
+def made_up_reasons(run: Measurements, seed: int, samples: int = 6) -> ShapcResult:
+    """Return SHAPC values that fall with the distance of the steps."""
+    rng = np.random.default_rng(seed)
+    steps = len(run.curriculum)
+    table = {tau: 0.8 - 0.1 * np.arange(steps - 1 - tau) + 0.05 * rng.random((samples, 1)) for tau in range(steps - 1)}
+    shapc = np.full((steps, steps), np.nan)
+    for tau, rows in table.items():
+        shapc[tau, tau + 1 :] = rows.mean(axis=0)
+    near = Interval(0.7, 0.6, 0.8, samples * (steps - 1), "bootstrap")
+    nothing = Interval(math.nan, math.nan, math.nan, 0, "none", "no such sample")
+    return ShapcResult(
+        run=run.run,
+        learner=run.learner,
+        benchmark=run.benchmark,
+        seed=int(Path(run.run).name),
+        tasks=run.task_names,
+        curriculum=run.curriculum,
+        settings={"method": "expected_gradients", "samples": 100, "explained": "the logit of the true class"},
+        mean=near,
+        var=Interval(0.2, 0.1, 0.3, near.n, "bootstrap"),
+        calibrated=Interval(0.4 + 0.1 * seed, 0.3, 0.5, near.n, "bootstrap"),
+        limit=Interval(0.35, 0.3, 0.4, near.n, "bootstrap"),
+        matrices={
+            "shapc": shapc,
+            "independent": shapc - 0.05,
+            "ceiling": shapc * 0 + 0.85,
+            "floor": shapc * 0 + 0.2,
+            "calibrated": (shapc - 0.25) / 0.65,
+        },
+        sensitivity={},
+        outcomes={"still correct": near, "forgotten": nothing},
+        budget="doubling the budget changes little: it is enough",
+        budget_is_enough=seed % 2 == 0,
+        stopped="",
+        table=table,
+        samples={tau: np.arange(samples) for tau in table},
+    )
 
 
 def made_up_samples(

@@ -58,7 +58,7 @@ def test_the_page_shows_everything_and_fetches_nothing(browser, page_file, width
     assert [url for url in asked if not url.startswith("data:")] == [page_file.as_uri()]
     assert errors == []
     charts = page.locator("figure.chart")
-    assert charts.count() == 10
+    assert charts.count() == 15
     for place in range(charts.count()):
         chart = charts.nth(place)
         assert chart.locator("h3").inner_text()
@@ -207,6 +207,18 @@ def test_charts_download(page, kind, starts):
         rows = list(csv.reader(io.StringIO(content.decode())))
         assert {row[0] for row in rows[1:]} == set(NAMES)
         assert len(rows) == 1 + 3 * 4
+
+
+def test_the_matrix_of_reasons_follows_its_choices(page):
+    chart = page.locator("#reasons-matrix")
+    assert chart.locator(".panels svg").count() == 3
+    before = chart.locator(".panels .number").all_text_contents()
+    chart.locator("select[name=quantity]").select_option("floor")
+    assert set(chart.locator(".panels .number").all_text_contents()) == {"0.20"}
+    chart.locator("select[name=quantity]").select_option("calibrated")
+    assert chart.locator(".panels .number").all_text_contents() == before
+    chart.locator("select[name=seed]").select_option("1")
+    assert chart.locator(".panels .number").all_text_contents() != before
 
 
 def test_the_theme_can_be_changed(page):

@@ -5,17 +5,20 @@ import io
 import json
 import math
 import shlex
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
-from perdure import Recorder
-from perdure.audit import Audit, Interval, audit_records, audit_runs
+from perdure import Recorder, tasks
+from perdure.audit import Audit, Interval, ViewedSample, audit_records, audit_runs, viewed_samples
 from perdure.record import Record
-from perdure.report import tables, write_page
+from perdure.report import tables as all_tables
+from perdure.report import write_page
 from perdure.report.answers import QUESTIONS, answers
 from perdure.report.tables import Table
-from perdure.report.viewer import LEVELS, ViewedSample, viewer_data
+from perdure.report.viewer import LEVELS, viewer_data
 from tests.pages import HOSTILE, made_up_audit, made_up_runs, made_up_samples
 
 
@@ -26,7 +29,8 @@ def audit():
 
 def test_every_table_is_written_in_three_forms_with_the_same_numbers(audit, tmp_path):
     written = {path.name for path in audit.tables(tmp_path)}
-    names = {"measures", "runs", "accuracy", "progress", "correlation", "properties", "transfer"}
+    names = {"measures", "runs", "accuracy", "progress", "correlation", "properties", "transfer", "reasons"}
+    names.add("reasons-differences")
     assert written == {f"{name}.{ending}" for name in names for ending in ("csv", "tex", "md")}
     rows = list(csv.DictReader(io.StringIO((tmp_path / "measures.csv").read_text())))
     first = audit.learners[0].measures["forgetting"]
@@ -57,13 +61,13 @@ def test_latex_and_markdown_keep_special_letters():
 def test_a_benchmark_column_appears_only_where_there_are_several():
     one = made_up_runs(("si",))
     several = [type(run)(**{**vars(run), "benchmark": name}) for name in ("x", "y") for run in one]
-    assert "benchmark" not in tables(audit_runs(one))[0].header
-    assert tables(audit_runs(several))[0].header[:2] == ("learner", "benchmark")
+    assert "benchmark" not in all_tables(audit_runs(one))[0].header
+    assert all_tables(audit_runs(several))[0].header[:2] == ("learner", "benchmark")
 
 
-def test_figures_are_written_for_papers(audit, tmp_path):
-    written = audit.figures(tmp_path)
-    assert len(written) == 16
+def test_figures_are_written_for_papers(tmp_path):
+    written = made_up_audit((HOSTILE, "naive"), tasks=3, seeds=1).figures(tmp_path)
+    assert len(written) == 20
     assert {path.suffix for path in written} == {".pdf", ".svg"}
     assert all(path.stat().st_size > 3000 for path in written)
     text = (tmp_path / "accuracy.svg").read_text()
@@ -82,11 +86,14 @@ def test_answers_carry_numbers_intervals_and_what_is_missing(audit):
     assert learned.headline.mean == naive.measures["average_accuracy"].mean
     kept = audit.latent[0].estimates["retention"][2]
     assert blame.sentences[0].startswith(f"A step leaves {100 * kept:.0f} %")
-    assert "Not measured" in reasons.missing
+    calibrated = naive.measures["shapc_calibrated"].mean
+    assert f"its reasons are {100 * calibrated:.0f} % of the way from chance" in reasons.sentences[0]
+    assert "near 0.35" in reasons.sentences[-1]  # of one of the two runs the budget was not enough
     assert all("Not measured" in one.missing and not one.command for one in trust)
     assert "nothing can be forgotten" in " ".join(answers(audit, joint)[0].sentences)
-    plain = Audit(**{**vars(audit), "latent": ()})
+    plain = replace(audit, latent=(), stability=())
     assert answers(plain, naive)[2].command == "perdure audit RUNS --clamp"
+    assert answers(plain, naive)[1].command == "perdure audit RUNS --shapc"
 
 
 def test_an_answer_does_not_claim_a_loss_that_the_runs_cannot_show():
@@ -154,6 +161,32 @@ def test_a_loop_of_one_s_own_has_no_command(tmp_path):
     audit = audit_records(tmp_path / "mine", clamp=True)
     assert audit.provenance[0].command is None
     assert "loop of your own, so without a command: mine" in audit.report(tmp_path / "r.html").read_text()
+
+
+def test_kept_maps_can_be_looked_at(perdure, tmp_path):
+    perdure("run", "naive", "--epochs", "1", "--per-class", "20", "--tasks", "2", "--threads", "1")
+    perdure("audit", "runs", "--shapc", "--samples", "4", "--per-task", "8", "--keep-maps")
+    audit = Audit.load(tmp_path / "runs/audit.json")
+    (result,) = audit.stability
+    samples = viewed_samples(audit)
+    assert [sample.task for sample in samples] == [0] * 8
+    data = tasks.load("split-digits", tasks=2, per_class=20)
+    rows = sorted(result.samples[0])
+    for sample, row in zip(samples, rows, strict=True):
+        assert set(sample.maps) == {("naive", 0), ("naive", 1)}
+        assert sample.label == data.class_names[data.tasks[0].test.y[row]]
+        assert sample.predictions["naive", 1] in data.class_names[5:]  # after one epoch of task 2 it knows nothing else
+        picture = data.tasks[0].test.x[row, 0]
+        np.testing.assert_array_equal(sample.image[..., 0] > 127, picture > picture.max() / 2)
+    (file,) = (tmp_path / "runs").rglob("task-01-from-00001.safetensors")
+    kept = load_file(file)
+    place = list(kept["sample"]).index(rows[0])
+    expected = (kept["after-02.A"][place] + kept["after-02.B"][place])[0] / 2
+    np.testing.assert_allclose(samples[0].maps["naive", 1], expected, rtol=1e-6)
+    page = (tmp_path / perdure("report", "runs").stdout.strip()).read_text()
+    assert 'id="viewer"' in page
+    assert viewed_samples(replace(audit, stability=(replace(result, folder=str(tmp_path / "gone")),))) == ()
+    assert len(viewed_samples(audit, most=2)) == 2
 
 
 def test_viewer_maps_share_a_scale_and_are_cut_to_size():

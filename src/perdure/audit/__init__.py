@@ -13,6 +13,7 @@ from perdure.audit.provenance import RunProvenance, provenance_of
 from perdure.audit.results import FILE, MEASURES, Audit, LearnerAudit, Measure
 from perdure.audit.stability_compare import LearnerDifference, compare
 from perdure.audit.stability_results import ShapcResult
+from perdure.audit.viewed import ViewedSample, viewed_samples
 from perdure.errors import InputError
 from perdure.metrics import CRITERIA, WEIGHTS, Interval
 from perdure.record import Measurements, Record, find_records
@@ -31,6 +32,7 @@ __all__ = [
     "Measure",
     "RunProvenance",
     "ShapcResult",
+    "ViewedSample",
     "audit_records",
     "audit_runs",
     "compare",
@@ -38,6 +40,7 @@ __all__ = [
     "latent_properties",
     "measure_run",
     "shapc",
+    "viewed_samples",
 ]
 
 

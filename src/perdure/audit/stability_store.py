@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from perdure.audit.stability_settings import QUANTITIES, FloatArray, Settings
 from perdure.errors import InputError
 from perdure.record.files import index_in, number_in, read_rows, read_versioned, write_json, write_table
-from perdure.record.tensors import load_tensors, save_tensors
+from perdure.record.tensors import save_tensors
 
 SCHEMA = 1
 SETTINGS = "settings.json"
@@ -141,12 +141,14 @@ class Store:
         return (self.folder / MAPS / f"task-{tau + 1:02d}-from-{first + 1:05d}.safetensors").exists()
 
 
-def kept_maps(folder: Path) -> dict[tuple[int, int], dict[str, Any]]:
-    """Return the units of maps in a SHAPC folder: (tau, first place), 0-based, and their tensors, read when asked for."""
+def kept_maps(folder: Path) -> dict[tuple[int, int], dict[str, NDArray[Any]]]:
+    """Return the units of maps in a SHAPC folder: (tau, first place), 0-based, and their arrays; none if it is gone."""
+    from safetensors.numpy import load_file  # noqa: PLC0415  (looking at maps needs no torch)
+
     found = {}
     for file in sorted((folder / MAPS).glob("task-*-from-*.safetensors")):
         _, tau, _, first = file.stem.split("-")
-        found[int(tau) - 1, int(first) - 1] = load_tensors(file)
+        found[int(tau) - 1, int(first) - 1] = load_file(file)
     return found
 
 

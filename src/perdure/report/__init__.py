@@ -1,8 +1,7 @@
 """The page and the tables. They compute nothing."""
 
-from perdure.report.exports import write_figures
+from perdure.report.exports import figures, tables, write_figures, write_tables
 from perdure.report.page import write_page
-from perdure.report.tables import Table, tables, write_tables
-from perdure.report.viewer import ViewedSample
+from perdure.report.tables import Table
 
-__all__ = ["Table", "ViewedSample", "tables", "write_figures", "write_page", "write_tables"]
+__all__ = ["Table", "figures", "tables", "write_figures", "write_page", "write_tables"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.audit import MEASURES, Audit, Interval, LatentProperties, LearnerAudit
+from perdure.audit import MEASURES, Audit, Interval, LatentProperties, LearnerAudit, ShapcResult
 
 QUESTIONS = (
     "What does it learn, keep and cost?",
@@ -44,7 +45,7 @@ def answers(audit: Audit, entry: LearnerAudit) -> tuple[Answer, ...]:
     """Return the five answers for a learner, in the order of the questions."""
     return (
         _learned(audit, entry),
-        _reasons(entry),
+        _reasons(audit, entry),
         _blame(audit, entry),
         Answer(QUESTIONS[3], missing="Not measured in this audit."),
         Answer(QUESTIONS[4], missing="Not measured in this audit."),
@@ -56,9 +57,9 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def margin(value: Interval, *, scale: float = 1.0, digits: int = 3) -> str:
-    """Return the interval and the number of runs in words."""
-    runs = f"{value.n} run{'s' if value.n != 1 else ''}"
+def margin(value: Interval, *, scale: float = 1.0, digits: int = 3, of: str = "run") -> str:
+    """Return the interval and the number of runs, or of what it is over, in words."""
+    runs = f"{value.n} {of}{'s' if value.n != 1 else ''}"
     if math.isnan(value.low):
         return f"{runs}, no interval"
     ends = f"{scale * value.low:.{digits}f} to {scale * value.high:.{digits}f}".replace("-", "−")
@@ -115,10 +116,51 @@ def _reference(audit: Audit, entry: LearnerAudit) -> list[str]:
     ]
 
 
-def _reasons(entry: LearnerAudit) -> Answer:
+def _reasons(audit: Audit, entry: LearnerAudit) -> Answer:
     if entry.is_reference:
         return Answer(QUESTIONS[1], missing="There is no earlier network to compare with.")
-    return Answer(QUESTIONS[1], missing="Not measured in this audit.")
+    results = [result for result in audit.stability if result.run in entry.runs]
+    if not results:
+        return Answer(QUESTIONS[1], missing="Not measured in this audit.", command="perdure audit RUNS --shapc")
+    found, of = entry.measures["shapc_calibrated"], "run" if len(results) > 1 else "sample"
+    if math.isnan(found.mean):
+        return Answer(QUESTIONS[1], missing=f"Measured, but it cannot be read: {found.reason}.")
+    plain = entry.measures["shapc_mean"]
+    tasks = len(set(entry.curriculum))
+    sentences = [
+        f"After {tasks} tasks its reasons are {100 * found.mean:.0f} % of the way from chance to its own noise ceiling.",
+        *_outcomes(results),
+        *_retrained(results),
+    ]
+    if not all(result.budget_is_enough for result in results):
+        limits = [result.limit.mean for result in results if not result.budget_is_enough]
+        sentences.append(
+            f"The maps still hold sampling noise: with a larger budget the number would be near {min(limits):.2f}"
+            + (f" to {max(limits):.2f}." if f"{max(limits):.2f}" != f"{min(limits):.2f}" else ".")
+        )
+    return Answer(
+        QUESTIONS[1],
+        tuple(sentences),
+        Number("calibrated SHAPC", f"{found.mean:.2f}", margin(found, digits=2, of=of), *_ends(found)),
+        (_small("SHAPC-Mean", plain), _small("SHAPC-Var", entry.measures["shapc_var"])),
+    )
+
+
+def _outcomes(results: Sequence[ShapcResult]) -> list[str]:
+    """Tell the samples still right from the forgotten ones, where a single run has both; runs are not mixed."""
+    if len(results) > 1:
+        return []
+    known = {name: value for name, value in results[0].outcomes.items() if not math.isnan(value.mean)}
+    said = [f"{value.mean:.2f} over pairs {name} ({value.n})" for name, value in known.items()]
+    return [f"SHAPC-Mean is {' and '.join(said)}."] if len(said) > 1 else []
+
+
+def _retrained(results: Sequence[ShapcResult]) -> list[str]:
+    known = [result.retraining.calibrated.mean for result in results if result.retraining is not None]
+    if not known:
+        return []
+    ends = f"{min(known):.2f}" if len(known) == 1 else f"{min(known):.2f} to {max(known):.2f}"
+    return [f"Networks trained from different seeds on the same task score {ends} against each other."]
 
 
 def _blame(audit: Audit, entry: LearnerAudit) -> Answer:

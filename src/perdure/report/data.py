@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.audit import CRITERIA, MEASURES, WEIGHTS, Audit, Interval, LearnerAudit
+from perdure.audit import CRITERIA, MEASURES, WEIGHTS, Audit, Interval, LearnerAudit, ShapcResult
 
 NAMED_WEIGHTS = ("W1", "W2", "W3")
+MATRICES = ("calibrated", "shapc", "independent", "ceiling", "floor")
 
 
 def page_data(audit: Audit) -> dict[str, Any]:
@@ -26,6 +27,20 @@ def page_data(audit: Audit) -> dict[str, Any]:
         "first_places": audit.first_places,
         "correlation": whole["correlation"],
         "latent": whole["latent"],
+        "stability": [_stability(result) for result in audit.stability],
+    }
+
+
+def _stability(result: ShapcResult) -> dict[str, Any]:
+    return {
+        "learner": result.learner,
+        "benchmark": result.benchmark,
+        "seed": str(result.seed),
+        "tasks": list(result.tasks),
+        "curriculum": [task + 1 for task in result.curriculum],
+        "matrices": {name: [_numbers(row) for row in result.matrices[name].tolist()] for name in MATRICES},
+        "outcomes": {name: [*_ends(value), value.n] for name, value in result.outcomes.items()},
+        "values": {str(tau + 1): [_numbers(row) for row in rows.tolist()] for tau, rows in result.table.items()},
     }
 
 

@@ -1,4 +1,4 @@
-"""The figures of an audit for a paper: PDF and SVG, drawn with matplotlib."""
+"""What an audit gives to a paper: tables as CSV, LaTeX and Markdown, figures as PDF and SVG."""
 
 from __future__ import annotations
 
@@ -9,11 +9,53 @@ from typing import TYPE_CHECKING
 from perdure.audit import Audit
 from perdure.figures import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines, save
 from perdure.figures.clamp import performance_curves, property_bars, transfer_map
+from perdure.figures.reasons import reason_lines, reason_matrices
+from perdure.record.files import write_atomically
+from perdure.report.reasons import differences_table, reasons_table
+from perdure.report.tables import (
+    Table,
+    accuracy_table,
+    correlation_table,
+    measures_table,
+    progress_table,
+    properties_table,
+    provenance_table,
+    runs_table,
+    transfer_table,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("pdf", "svg")
+
+
+def tables(audit: Audit) -> tuple[Table, ...]:
+    """Return every table the audit has numbers for."""
+    found = [measures_table(audit), runs_table(audit), accuracy_table(audit), progress_table(audit)]
+    if audit.correlation:
+        found.append(correlation_table(audit))
+    for number, part in enumerate(audit.latent, start=1):
+        mark = f"-{number}" if len(audit.latent) > 1 else ""
+        found += [properties_table(part, f"properties{mark}"), transfer_table(part, f"transfer{mark}")]
+    if audit.stability:
+        found.append(reasons_table(audit))
+    if audit.differences:
+        found.append(differences_table(audit))
+    if audit.provenance:
+        found.append(provenance_table(audit))
+    return tuple(found)
+
+
+def write_tables(audit: Audit, folder: Path) -> list[Path]:
+    """Write every table in the three forms and return the files."""
+    written = []
+    for table in tables(audit):
+        for ending, text in (("csv", table.csv()), ("tex", table.latex()), ("md", table.markdown())):
+            path = folder / f"{table.name}.{ending}"
+            write_atomically(path, text.encode())
+            written.append(path)
+    return written
 
 
 def figures(audit: Audit) -> dict[str, Figure]:
@@ -37,6 +79,8 @@ def figures(audit: Audit) -> dict[str, Figure]:
             found[f"clamp-curves{mark}{which}"] = performance_curves(fit, block)
         found[f"clamp-transfer{mark}"] = transfer_map(fit)
         found[f"clamp-properties{mark}"] = property_bars(fit)
+    if audit.stability:
+        found |= {"reasons": reason_lines(audit), "reasons-matrices": reason_matrices(audit)}
     return found
 
 

@@ -13,12 +13,13 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from perdure import __version__
-from perdure.audit import CRITERIA, MEASURES, Audit, Interval, RunProvenance
+from perdure.audit import CRITERIA, MEASURES, Audit, Interval, RunProvenance, ViewedSample, viewed_samples
 from perdure.record.files import write_atomically
 from perdure.report.answers import answers
-from perdure.report.data import page_data
+from perdure.report.data import MATRICES, page_data
+from perdure.report.reasons import differences_table, reasons_table
 from perdure.report.tables import Cell, accuracy_table, measures_table, provenance_table, runs_table, shown
-from perdure.report.viewer import ViewedSample, viewer_data
+from perdure.report.viewer import viewer_data
 
 OPEN_CARDS = 6  # more than these would hide everything below them; the rest open with a click
 LONG = 24  # letters from which a cell may wrap
@@ -26,6 +27,7 @@ SCRIPTS = (
     "drawing",
     "panels",
     "charts",
+    "charts-reasons",
     "charts-clamp",
     "figures",
     "tables",
@@ -46,15 +48,20 @@ SECTIONS = {
 }
 
 
-def write_page(audit: Audit, path: Path, samples: Iterable[ViewedSample] = ()) -> Path:
-    """Write the report of an audit as one HTML file and return its path; ``samples`` fill the viewer."""
+def write_page(audit: Audit, path: Path, samples: Iterable[ViewedSample] | None = None) -> Path:
+    """Write the report of an audit as one HTML file and return its path.
+
+    ``samples`` fill the viewer; by default those whose maps the audit kept.
+    """
     environment = Environment(
         loader=PackageLoader("perdure.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["cell"] = _cell
     environment.policies["json.dumps_function"] = json.dumps
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":"), "ensure_ascii": False}
-    page = environment.get_template("page.html.j2").render(_context(audit, tuple(samples)))
+    page = environment.get_template("page.html.j2").render(
+        _context(audit, viewed_samples(audit) if samples is None else tuple(samples))
+    )
     write_atomically(path, page.encode())
     return path
 
@@ -80,6 +87,11 @@ def _context(audit: Audit, samples: tuple[ViewedSample, ...]) -> dict[str, Any]:
         "choices": [(name, MEASURES[name].label) for name in drawn],
         "compared": [measures_table(audit), runs_table(audit), accuracy_table(audit)],
         "missing": missing,
+        "reasons": [reasons_table(audit), *([differences_table(audit)] if audit.differences else [])]
+        if audit.stability
+        else [],
+        "seeds_choice": [(seed, seed) for seed in dict.fromkeys(str(result.seed) for result in audit.stability)],
+        "quantities": [(name, name) for name in MATRICES],
         "viewer": viewer_data(samples),
         "data": data,
         "style": Markup(_asset("style.css")),  # noqa: S704  (files of ours, not data)

@@ -7,10 +7,8 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from perdure.audit import MEASURES, Audit, Interval, LatentProperties, LearnerAudit
-from perdure.record.files import write_atomically
 
 Cell = str | float | int | Interval | None
 
@@ -105,30 +103,6 @@ def _empty(value: object) -> bool:
 
 def _latex_row(cells: Sequence[Cell]) -> str:
     return " & ".join(shown(cell).translate(_LATEX).replace("–", "--") for cell in cells) + r" \\"
-
-
-def tables(audit: Audit) -> tuple[Table, ...]:
-    """Return every table the audit has numbers for."""
-    found = [measures_table(audit), runs_table(audit), accuracy_table(audit), progress_table(audit)]
-    if audit.correlation:
-        found.append(correlation_table(audit))
-    for number, part in enumerate(audit.latent, start=1):
-        mark = f"-{number}" if len(audit.latent) > 1 else ""
-        found += [properties_table(part, f"properties{mark}"), transfer_table(part, f"transfer{mark}")]
-    if audit.provenance:
-        found.append(provenance_table(audit))
-    return tuple(found)
-
-
-def write_tables(audit: Audit, folder: Path) -> list[Path]:
-    """Write every table in the three forms and return the files."""
-    written = []
-    for table in tables(audit):
-        for ending, text in (("csv", table.csv()), ("tex", table.latex()), ("md", table.markdown())):
-            path = folder / f"{table.name}.{ending}"
-            write_atomically(path, text.encode())
-            written.append(path)
-    return written
 
 
 def _who(audit: Audit) -> tuple[str, ...]:

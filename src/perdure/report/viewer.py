@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-FloatArray = NDArray[np.float64]
+from perdure.audit import ViewedSample
+
 ByteArray = NDArray[np.uint8]
-Place = tuple[str, int]
 
 LEVELS = 31  # shades on either side of zero: 63 in all, finer than the eye tells apart and small on disk
 CLIPPED = 0.995  # of a sample's magnitudes lie within its colour scale; single pixels would make all others pale
 MOST_BYTES = 9_000_000  # of encoded pictures, so that the page stays under 15 MB
 _RED, _BLUE = (178, 24, 43), (33, 102, 172)  # ends of a scale that colour-blind readers can tell apart
-
-
-@dataclass(frozen=True)
-class ViewedSample:
-    """A test sample and what each learner made of it after each step (0-based).
-
-    ``image`` is (height, width, 3), ``maps`` hold one (height, width) attribution map for each (learner, step) and
-    ``predictions`` the class each predicted there. ``task`` is the task (0-based) it belongs to.
-    """
-
-    image: ByteArray
-    label: str
-    task: int
-    maps: Mapping[Place, FloatArray]
-    predictions: Mapping[Place, str]
 
 
 def viewer_data(samples: Sequence[ViewedSample], most_bytes: int = MOST_BYTES) -> dict[str, Any] | None:

@@ -97,7 +97,7 @@ Object.assign(CHARTS, {
       ),
     );
     return {
-      least: 3000,
+      least: WHOLE,
       panels,
       ramp: { colour: inSigned, from: -1, to: 1, name: "transfer, own task = 1" },
       note: "°: not determined by the data alone. Grey: never trained.",

@@ -29,7 +29,6 @@ const CHARTS = {
     const label = `${figure.dataset.title}. After the last step: ${listed(used, last)}.`;
     return {
       least: 300,
-      most: 2,
       panels: (width) => [
         linePanel({
           width,
@@ -141,7 +140,7 @@ const CHARTS = {
     }));
     const label = `The seven criteria. ${used.map((one) => `${one.title}: ${data.criteria.map((name) => `${name} ${shown(ends(one.measures[name])[0], 2)}`).join(", ")}`).join("; ")}.`;
     return {
-      least: 3000,
+      least: WHOLE,
       panels: (width) => [parallelPanel({ width, axes: data.criteria, series, label })],
       legend: legendOf(used),
       header: ["learner", "criterion", "mean", "low", "high"],
@@ -167,7 +166,7 @@ const CHARTS = {
       .filter(known);
     const { label: name, meaning, higher } = data.measures[measure];
     return {
-      least: 3000,
+      least: WHOLE,
       panels: (width) => [
         dotPanel({
           width,
@@ -190,7 +189,7 @@ const CHARTS = {
     if (!names.length) return null;
     const values = names.map((row) => names.map((column) => data.correlation[row][column]));
     return {
-      least: 3000,
+      least: WHOLE,
       panels: (width) => [
         heatPanel({
           width: Math.min(width, 460),

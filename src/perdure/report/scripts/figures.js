@@ -1,14 +1,17 @@
 // A figure on the page: its panels in rows that fit the screen, its legend, its numbers as a table, and downloads of all three.
 
+const GAP = 12; // between panels, as in the style sheet
+const WHOLE = 3000; // the least width of a chart that stands alone in its row
+
 function render(figure, context) {
   const place = figure.querySelector(".panels");
   const chart = CHARTS[figure.dataset.chart]({ ...context, figure });
   figure.hidden = !chart;
   if (!chart) return;
   const width = Math.floor(place.clientWidth || figure.clientWidth || 640);
-  const across = Math.max(1, Math.min(chart.most ?? 6, Math.floor((width + 12) / (chart.least + 12))));
-  const panels = chart.panels(Math.floor((width - 12 * (across - 1)) / across));
-  if (chart.least < 3000 && panels.length === 1) panels.splice(0, 1, ...chart.panels(width));
+  const count = chart.panels(chart.least).length;
+  const across = Math.max(1, Math.min(count, Math.floor((width + GAP) / (chart.least + GAP))));
+  const panels = chart.panels(Math.floor((width - GAP * (across - 1)) / across));
   place.replaceChildren(...panels);
   figure.querySelector(".legend").replaceChildren(...legend(chart, place));
   figure.querySelector(".note").textContent = chart.note ?? "";
@@ -58,7 +61,7 @@ function ramp({ colour, from, to, name }) {
       }),
     );
   }
-  return tag("li", { class: "ramp" }, tag("span", {}, String(from)), svg, tag("span", {}, `${to}  ${name}`));
+  return tag("li", { class: "ramp" }, tag("span", {}, String(from)), svg, tag("span", {}, `${to} ${name}`));
 }
 
 function showNumbers(details, chart) {

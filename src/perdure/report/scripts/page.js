@@ -58,7 +58,7 @@ function start() {
   for (const figure of figures) {
     for (const button of figure.querySelectorAll("button[data-save]"))
       button.addEventListener("click", () => download(figure, button.dataset.save));
-    figure.querySelector("select")?.addEventListener("change", redraw);
+    for (const choice of figure.querySelectorAll("select")) choice.addEventListener("change", redraw);
     const details = figure.querySelector("details");
     details.addEventListener("toggle", () => details.open && showNumbers(details, figure.chart));
   }

@@ -31,6 +31,12 @@ def browser():
         yield opened
 
 
+def settle(page):
+    """Wait until every chart and the viewer are drawn."""
+    page.wait_for_selector("html[data-drawn]", state="attached")
+    page.wait_for_selector(".maps", state="attached")
+
+
 @pytest.fixture
 def page(browser, page_file):
     """The page, opened on a wide screen; it fails the test if the page logs an error."""
@@ -39,7 +45,7 @@ def page(browser, page_file):
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     opened.goto(page_file.as_uri())
-    opened.wait_for_selector(".maps")
+    settle(opened)
     yield opened
     opened.close()
     assert errors == []
@@ -54,7 +60,7 @@ def test_the_page_shows_everything_and_fetches_nothing(browser, page_file, width
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
     page.goto(page_file.as_uri())
-    page.wait_for_selector(".maps")
+    settle(page)
     assert [url for url in asked if not url.startswith("data:")] == [page_file.as_uri()]
     assert errors == []
     charts = page.locator("figure.chart")
@@ -75,6 +81,7 @@ def test_the_page_shows_everything_and_fetches_nothing(browser, page_file, width
 def test_small_text_is_not_smaller_on_a_phone(browser, page_file):
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.goto(page_file.as_uri())
+    settle(page)
     sizes = page.evaluate(
         """[...document.querySelectorAll(".panels text")].map((text) => {
              const svg = text.ownerSVGElement;
@@ -169,12 +176,8 @@ def test_the_viewer_switches_samples(page):
 
 def test_tables_sort_both_ways_and_keep_what_is_missing_below(page):
     table = page.locator("#table-measures")
-    column = (
-        table.locator("thead th")
-        .all_inner_texts()
-        .index(next(text for text in table.locator("thead th").all_inner_texts() if text.startswith("forgetting")))
-    )
-    button = table.locator("thead th").nth(column).locator("button")
+    heads = table.locator("thead th")
+    column = next(place for place, text in enumerate(heads.all_text_contents()) if text.startswith("forgetting"))
 
     def cells():
         return table.locator(f"tbody td:nth-child({column + 1})").evaluate_all(
@@ -182,8 +185,8 @@ def test_tables_sort_both_ways_and_keep_what_is_missing_below(page):
         )
 
     for order, reverse in (("ascending", False), ("descending", True)):
-        button.press("Enter")
-        assert table.locator("thead th").nth(column).get_attribute("aria-sort") == order
+        heads.nth(column).locator("button").press("Enter")
+        assert heads.nth(column).get_attribute("aria-sort") == order
         numbers = [float(cell) for cell in cells()[:3]]
         assert numbers == sorted(numbers, reverse=reverse)
         assert cells()[3] == ""  # the reference has no forgetting
@@ -193,6 +196,7 @@ def test_learners_can_be_left_out_of_the_charts(page):
     lines = page.locator("#average-accuracy .panels .series")
     assert lines.count() == 3
     page.locator("#learners input").first.uncheck()
+    settle(page)
     assert lines.count() == 2
 
 
@@ -214,10 +218,13 @@ def test_the_matrix_of_reasons_follows_its_choices(page):
     assert chart.locator(".panels svg").count() == 3
     before = chart.locator(".panels .number").all_text_contents()
     chart.locator("select[name=quantity]").select_option("floor")
+    settle(page)
     assert set(chart.locator(".panels .number").all_text_contents()) == {"0.20"}
     chart.locator("select[name=quantity]").select_option("calibrated")
+    settle(page)
     assert chart.locator(".panels .number").all_text_contents() == before
     chart.locator("select[name=seed]").select_option("1")
+    settle(page)
     assert chart.locator(".panels .number").all_text_contents() != before
 
 
@@ -241,8 +248,8 @@ def axe(tmp_path_factory):
 def test_axe_finds_no_serious_violation(browser, page_file, axe, scheme):
     page = browser.new_page(color_scheme=scheme, viewport={"width": 1280, "height": 900})
     page.goto(page_file.as_uri())
-    page.wait_for_selector(".maps")
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    settle(page)
+    page.locator("#average-accuracy details summary").click()
     page.add_script_tag(content=axe)
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     grave = [

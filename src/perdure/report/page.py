@@ -130,7 +130,7 @@ def _provenance(audit: Audit) -> dict[str, Any]:
         "settings_of": [run.learner for run in last.values()],
         "shared": {name: values[0] for name, values in settings.items() if len(set(values)) == 1},
         "differing": {name: values for name, values in settings.items() if len(set(values)) > 1},
-        "provenance": provenance_table(audit) if audit.provenance else None,
+        "provenance": provenance_table(audit, commands=False) if audit.provenance else None,
     }
 
 

@@ -220,8 +220,8 @@ def transfer_table(part: LatentProperties, name: str = "transfer") -> Table:
     return Table(name, title, ("trained", *part.tasks), tuple(rows))
 
 
-def provenance_table(audit: Audit) -> Table:
-    """Where each run comes from."""
+def provenance_table(audit: Audit, commands: bool = True) -> Table:
+    """Where each run comes from, and the command that makes it again."""
     software = list(dict.fromkeys(name for run in audit.provenance for name in run.software))
     hardware = list(dict.fromkeys(name for run in audit.provenance for name in run.hardware))
     rows = [
@@ -234,9 +234,11 @@ def provenance_table(audit: Audit) -> Table:
             str(run.data.get("data_sha256", "")),
             str(run.data.get("fingerprint", "")),
             run.run,
-            run.command or "a loop of your own",
+            *((run.command or "a loop of your own",) if commands else ()),
         )
         for run in audit.provenance
     ]
     header = ("learner", "seed", "network", *software, *hardware, "data SHA-256", "benchmark fingerprint", "run")
-    return Table("provenance", "Where each run comes from", (*header, "made again by"), tuple(rows))
+    return Table(
+        "provenance", "Where each run comes from", (*header, "made again by") if commands else header, tuple(rows)
+    )

@@ -57,6 +57,7 @@ Object.assign(CHARTS, {
     ];
     return {
       least: 190,
+      count: blocks.reduce((sum, { part }) => sum + part.tasks.length, 0),
       panels,
       legend,
       note: "Solid with marks: measured. Dashed: the model. Tinted: the step that trains the task.",
@@ -98,6 +99,7 @@ Object.assign(CHARTS, {
     );
     return {
       least: WHOLE,
+      count: parts.length,
       panels,
       ramp: { colour: inSigned, from: -1, to: 1, name: "transfer, own task = 1" },
       note: "°: not determined by the data alone. Grey: never trained.",
@@ -160,6 +162,7 @@ Object.assign(CHARTS, {
     );
     return {
       least: 260,
+      count: 3 * parts.length,
       panels,
       legend: [],
       note: "Hollow: not determined by the data alone. Whiskers: 95 % intervals, cut at the edge.",

@@ -58,6 +58,7 @@ Object.assign(CHARTS, {
       });
     return {
       least: 260,
+      count: kinds.length,
       panels,
       legend: [],
       note: "Large mark: mean with its 95 % interval over runs (over samples when there is one run). Small dots: single runs.",
@@ -96,6 +97,7 @@ Object.assign(CHARTS, {
       });
     return {
       least: 210,
+      count: runs.length,
       panels,
       ramp: { colour: inViridis, from: 0, to: 1, name: QUANTITIES[name] },
       header: ["learner", "seed", "own step", "later step", ...Object.keys(QUANTITIES)],
@@ -145,6 +147,7 @@ Object.assign(CHARTS, {
       });
     return {
       least: 190,
+      count: own.length,
       panels,
       legend: runs.map((one) => ({ slot: one.slot, name: one.learner, line: true })),
       note: "Line: independent draws of the maps. Band: from the floor (shuffled maps) to the ceiling (two draws of one network).",
@@ -196,6 +199,7 @@ Object.assign(CHARTS, {
       );
     return {
       least: 250,
+      count: own.length,
       panels,
       legend: [],
       note: "Small dots: samples. Large mark: their mean.",
@@ -233,6 +237,7 @@ Object.assign(CHARTS, {
       );
     return {
       least: 260,
+      count: kinds.length,
       panels,
       legend: [],
       note: "Whiskers: 95 % over samples. No mark: no such sample.",

@@ -76,6 +76,7 @@ const CHARTS = {
       });
     return {
       least: 190,
+      count: tasks.length,
       panels,
       legend: [
         ...legendOf(used),
@@ -118,6 +119,7 @@ const CHARTS = {
       });
     return {
       least: 230,
+      count: learners.length,
       panels,
       ramp: { colour: inViridis, from: 0, to: 1, name: "accuracy" },
       header: ["learner", "after step", "task", "accuracy"],

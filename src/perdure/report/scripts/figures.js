@@ -3,14 +3,12 @@
 const GAP = 12; // between panels, as in the style sheet
 const WHOLE = 3000; // the least width of a chart that stands alone in its row
 
-function render(figure, context) {
+function render(figure, context, width) {
   const place = figure.querySelector(".panels");
   const chart = CHARTS[figure.dataset.chart]({ ...context, figure });
   figure.hidden = !chart;
   if (!chart) return;
-  const width = Math.floor(place.clientWidth || figure.clientWidth || 640);
-  const count = chart.panels(chart.least).length;
-  const across = Math.max(1, Math.min(count, Math.floor((width + GAP) / (chart.least + GAP))));
+  const across = Math.max(1, Math.min(chart.count ?? 1, Math.floor((width + GAP) / (chart.least + GAP))));
   const panels = chart.panels(Math.floor((width - GAP * (across - 1)) / across));
   place.replaceChildren(...panels);
   figure.querySelector(".legend").replaceChildren(...legend(chart, place));

@@ -15,6 +15,16 @@ function startTheme() {
   name();
 }
 
+const whenIdle = (work) =>
+  window.requestIdleCallback ? requestIdleCallback(work, { timeout: 200 }) : setTimeout(work, 1);
+const widthOf = (figure) =>
+  Math.floor(figure.querySelector(".panels").clientWidth || figure.parentNode.clientWidth - 40);
+
+function isNear(figure) {
+  const { top, bottom } = figure.getBoundingClientRect();
+  return bottom > -innerHeight && top < 2 * innerHeight;
+}
+
 function start() {
   const data = JSON.parse(document.getElementById("audit-data").textContent);
   const figures = [...document.querySelectorAll("figure.chart")];
@@ -22,15 +32,32 @@ function start() {
   const rank = startRanking(data, state);
   const here = () => data.learners.filter((one) => one.benchmark === state.benchmark);
 
-  const redraw = () => {
+  const stale = new Set();
+
+  const drawSome = (some) => {
     const learners = here().filter((one) => !state.off.has(one.slot));
-    const context = {
-      data,
-      shown: learners,
-      benchmark: state.benchmark,
-      names: new Set(learners.map((one) => one.name)),
-    };
-    for (const figure of figures) render(figure, context);
+    const names = new Set(learners.map((one) => one.name));
+    const context = { data, shown: learners, benchmark: state.benchmark, names };
+    // All widths first: reading one after drawing another would lay out the whole page each time.
+    const widths = some.map(widthOf);
+    some.forEach((figure, place) => {
+      render(figure, context, widths[place]);
+      stale.delete(figure);
+    });
+    document.documentElement.toggleAttribute("data-drawn", !stale.size);
+  };
+
+  const drawRest = () => {
+    if (!stale.size) return;
+    drawSome([...stale].slice(0, 1));
+    whenIdle(drawRest);
+  };
+
+  // What is near the screen at once, the rest when nothing else is to be done.
+  const redraw = () => {
+    for (const figure of figures) stale.add(figure);
+    drawSome(figures.filter(isNear));
+    whenIdle(drawRest);
   };
 
   const pick = () => {
@@ -68,7 +95,8 @@ function start() {
   pick();
   redraw();
   rank();
-  setTimeout(startViewer);
+  whenIdle(startViewer);
+  addEventListener("beforeprint", () => drawSome([...stale]));
   let wide = innerWidth;
   let waiting;
   addEventListener("resize", () => {

@@ -26,7 +26,7 @@ function startViewer() {
     task.append(tag("option", { value: number }, `task ${number}`));
   }
 
-  const show = (place, focus = false) => {
+  const show = (place, focus = false, byHand = true) => {
     chosen = Math.max(0, Math.min(listed.length - 1, place));
     [...strip.children].forEach((button, i) => {
       button.setAttribute("aria-pressed", String(i === chosen));
@@ -34,7 +34,7 @@ function startViewer() {
       if (i === chosen && focus) button.focus();
     });
     const current = strip.children[chosen];
-    if (current) strip.scrollTo({ left: current.offsetLeft - strip.clientWidth / 2 });
+    if (current && byHand) strip.scrollTo({ left: current.offsetLeft - strip.clientWidth / 2 });
     room
       .querySelector(".grid")
       .replaceChildren(...(listed.length ? [mapGrid(view, listed[chosen], under.checked)] : []));
@@ -65,7 +65,7 @@ function startViewer() {
         return button;
       }),
     );
-    show(0);
+    show(0, false, false);
   };
 
   strip.addEventListener("keydown", (event) => {

@@ -8,27 +8,39 @@ from types import ModuleType
 from typing import Any
 
 from perdure.audit.criteria import audit_runs, measure_run
+from perdure.audit.latent import FittedCurves, LatentProperties, fit_runs, latent_properties
+from perdure.audit.provenance import RunProvenance, provenance_of
 from perdure.audit.results import FILE, MEASURES, Audit, LearnerAudit, Measure
 from perdure.audit.stability_compare import LearnerDifference, compare
 from perdure.audit.stability_results import ShapcResult
+from perdure.audit.viewed import ViewedSample, viewed_samples
 from perdure.errors import InputError
-from perdure.metrics import Interval
+from perdure.metrics import CRITERIA, WEIGHTS, Interval
 from perdure.record import Measurements, Record, find_records
 
 __all__ = [
+    "CRITERIA",
     "FILE",
     "MEASURES",
+    "WEIGHTS",
     "Audit",
+    "FittedCurves",
     "Interval",
+    "LatentProperties",
     "LearnerAudit",
     "LearnerDifference",
     "Measure",
+    "RunProvenance",
     "ShapcResult",
+    "ViewedSample",
     "audit_records",
     "audit_runs",
     "compare",
+    "fit_runs",
+    "latent_properties",
     "measure_run",
     "shapc",
+    "viewed_samples",
 ]
 
 
@@ -37,6 +49,7 @@ def audit_records(
     *,
     network: Callable[[], Any] | None = None,
     data: Any = None,
+    clamp: bool = False,
     stability: bool | Mapping[str, Any] = False,
     retrain_reference: bool = False,
     begin: Callable[[str], Any] | None = None,
@@ -45,15 +58,22 @@ def audit_records(
     """Audit the records at or below some paths; runs of one learner on one benchmark are averaged.
 
     A run without a finished task, or unfinished beside finished runs of its learner, is left out and named in
-    ``left_out``. ``stability`` also asks whether the learners keep deciding for the same reasons: True, or options of
+    ``left_out``. ``clamp`` also tells the algorithms' doing from the tasks' (seconds; minutes with many tasks).
+    ``stability`` also asks whether the learners keep deciding for the same reasons: True, or options of
     `shapc`. It is asked as well when ``network`` (a function that makes it) and ``data`` (inputs and labels of each task) of
     your own are given. ``begin`` is called with each run and returns its progress. Other options are those of `audit_runs`.
     """
     several = [paths] if isinstance(paths, str | Path) else list(paths)
-    runs, left_out = _usable([Record.open(path).measurements for path in find_records(several)])
+    records = [Record.open(path) for path in find_records(several)]
+    runs, left_out = _usable([record.measurements for record in records])
     if not runs:
         raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
-    audit = replace(audit_runs(runs, **options), left_out=left_out)
+    audit = replace(
+        audit_runs(runs, **options),
+        left_out=left_out,
+        provenance=tuple(provenance_of(record) for record in records if str(record.path) not in left_out),
+        latent=fit_runs(runs) if clamp else (),
+    )
     if not stability and network is None and data is None:
         return audit
     from perdure.audit.stability_records import audit_stability, with_stability  # noqa: PLC0415  (it needs torch)

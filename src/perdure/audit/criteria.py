@@ -116,6 +116,7 @@ def audit_runs(
         correlation=_correlation(criteria),
         partial_scores=renormalise
         and any(math.isnan(entry.measures[name].mean) for entry in learners for name in CRITERIA),
+        weights={name: metrics.weight_vector(vector) for name, vector in named.items()},
     )
 
 
@@ -156,7 +157,29 @@ def _audit_learner(
         complete=all(run.complete for run in runs),
         table=np.mean([run.table for run in runs], axis=0),
         initial=np.mean(initials, axis=0) if len(initials) == len(runs) else None,
+        is_reference=first.is_reference,
+        run_values={name: tuple(float(values[name]) for values in per_run) for name in per_run[0]},
+        progress={} if first.is_reference else _progress(runs),
     )
+
+
+def _progress(runs: Sequence[Measurements]) -> dict[str, tuple[Interval, ...]]:
+    """Average accuracy and forgetting as they stood after each step."""
+    measured: dict[str, Callable[..., float]] = {
+        "average_accuracy": metrics.average_accuracy,
+        "forgetting": metrics.average_forgetting,
+    }
+    steps = range(1, len(runs[0].table) + 1)
+    return {
+        name: tuple(
+            interval(
+                [measure(run.table[:step], curriculum=run.curriculum[:step]) for run in runs],
+                bounds=MEASURES[name].bounds,
+            )
+            for step in steps
+        )
+        for name, measure in measured.items()
+    }
 
 
 def _stability(criteria: Sequence[Mapping[str, float]], vector: Weights, renormalise: bool) -> Interval:

@@ -19,13 +19,15 @@ from perdure.audit.json_values import (
     matrix_to_json,
     number_of,
 )
+from perdure.audit.latent import LatentProperties
+from perdure.audit.provenance import RunProvenance
 from perdure.audit.stability_compare import LearnerDifference
 from perdure.audit.stability_results import ShapcResult
 from perdure.errors import InputError
 from perdure.metrics import Interval
 from perdure.record.files import read_versioned, write_json
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "audit.json"
 
 
@@ -86,6 +88,12 @@ class LearnerAudit:
     table: NDArray[np.float64]
     initial: NDArray[np.float64] | None
     complete: bool = True
+    is_reference: bool = False
+    """All tasks were learned at once: a row to compare with, not a sequence."""
+    run_values: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Each measure of each run, in the order of ``runs``."""
+    progress: dict[str, tuple[Interval, ...]] = field(default_factory=dict)
+    """Average accuracy and forgetting after each step, over the tasks trained by then."""
 
     @property
     def title(self) -> str:
@@ -114,6 +122,12 @@ class Audit:
     partial_scores: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
     """Records that took no part, and why."""
+    weights: dict[str, dict[str, float]] = field(default_factory=dict)
+    """The weight vectors behind the scores."""
+    provenance: tuple[RunProvenance, ...] = ()
+    """Where each run comes from; empty for numbers that came without a record."""
+    latent: tuple[LatentProperties, ...] = ()
+    """CLAMP's properties, one fit for each benchmark, where they were asked for."""
     stability: tuple[ShapcResult, ...] = ()
     """SHAPC of each run, if it was asked for."""
     differences: tuple[LearnerDifference, ...] = ()
@@ -130,6 +144,18 @@ class Audit:
         lines += [str(difference) for difference in self.differences]
         return "\n".join(lines)
 
+    def missing(self) -> dict[str, dict[str, list[str]]]:
+        """Return each reason with the learners and the measures, by their printed names, that miss something for it."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for entry in self.learners:
+            for name, why in entry.reasons().items():
+                label = MEASURES[name].label if name in MEASURES else name
+                found.setdefault(why, {}).setdefault(entry.learner, []).append(label)
+            if len(entry.runs) == 1:
+                unknown = [f"CL_stability {name}" for name in entry.stability]
+                found.setdefault("stability needs at least two runs", {})[entry.learner] = unknown
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form; NaN becomes null, tasks are 1-based."""
         return {
@@ -143,13 +169,16 @@ class Audit:
             },
             "partial_scores": self.partial_scores,
             "left_out": self.left_out,
+            "weights": self.weights,
+            "provenance": [run.to_json() for run in self.provenance],
+            "latent": [part.to_json() for part in self.latent],
             "stability": [result.to_json() for result in self.stability],
             "differences": [difference.to_json() for difference in self.differences],
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Audit:
-        """Return the audit that `to_json` wrote."""
+        """Return the audit that `to_json` wrote; what schema 1 did not have yet is empty."""
         return cls(
             learners=tuple(_learner_from_json(entry) for entry in value["learners"]),
             first_places=value["first_places"],
@@ -160,6 +189,9 @@ class Audit:
             },
             partial_scores=value["partial_scores"],
             left_out=value["left_out"],
+            weights=value.get("weights", {}),
+            provenance=tuple(RunProvenance(**run) for run in value.get("provenance", [])),
+            latent=tuple(LatentProperties.from_json(part) for part in value.get("latent", [])),
             stability=tuple(ShapcResult.from_json(result) for result in value.get("stability", ())),
             differences=tuple(LearnerDifference.from_json(entry) for entry in value.get("differences", ())),
         )
@@ -184,6 +216,18 @@ class Audit:
 
         return write_page(self, Path(path))
 
+    def tables(self, folder: str | Path) -> list[Path]:
+        """Write every table of this audit as CSV, LaTeX (booktabs) and Markdown and return the files."""
+        from perdure.report import write_tables  # noqa: PLC0415
+
+        return write_tables(self, Path(folder))
+
+    def figures(self, folder: str | Path) -> list[Path]:
+        """Write every figure of this audit as PDF and SVG and return the files."""
+        from perdure.report import write_figures  # noqa: PLC0415
+
+        return write_figures(self, Path(folder))
+
 
 def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
     return {
@@ -191,6 +235,7 @@ def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
         "benchmark": entry.benchmark,
         "runs": list(entry.runs),
         "complete": entry.complete,
+        "is_reference": entry.is_reference,
         **{
             group: {name: interval_to_json(value) for name, value in getattr(entry, group).items()}
             for group in ("measures", "scores", "stability")
@@ -199,6 +244,8 @@ def _learner_to_json(entry: LearnerAudit) -> dict[str, Any]:
         "curriculum": [task + 1 for task in entry.curriculum],
         "table": matrix_to_json(entry.table),
         "initial": None if entry.initial is None else matrix_to_json(entry.initial[None])[0],
+        "run_values": {name: [number_of(value) for value in values] for name, values in entry.run_values.items()},
+        "progress": {name: [interval_to_json(value) for value in steps] for name, steps in entry.progress.items()},
     }
 
 
@@ -213,6 +260,13 @@ def _learner_from_json(value: dict[str, Any]) -> LearnerAudit:
         benchmark=value["benchmark"],
         runs=tuple(value["runs"]),
         complete=value["complete"],
+        is_reference=value.get("is_reference", False),
+        run_values={
+            name: tuple(float_of(cell) for cell in cells) for name, cells in value.get("run_values", {}).items()
+        },
+        progress={
+            name: tuple(interval_from_json(cell) for cell in steps) for name, steps in value.get("progress", {}).items()
+        },
         tasks=tuple(value["tasks"]),
         curriculum=tuple(task - 1 for task in value["curriculum"]),
         table=matrix_from_json(value["table"]),

@@ -60,7 +60,13 @@ def _measured(entry: LearnerAudit, results: Sequence[ShapcResult]) -> LearnerAud
             "shapc_var": _over_runs("shapc_var", [one.var for one in results]),
             "shapc_calibrated": _over_runs("shapc_calibrated", [one.calibrated for one in results]),
         }
-    return replace(entry, measures={**entry.measures, **found})
+    single = {
+        "shapc_mean": tuple(one.mean.mean for one in results),
+        "shapc_var": tuple(one.var.mean for one in results),
+        "shapc_calibrated": tuple(one.calibrated.mean for one in results),
+    }
+    values = {**entry.run_values, **single} if results else entry.run_values
+    return replace(entry, measures={**entry.measures, **found}, run_values=values)
 
 
 def _over_runs(name: str, values: Sequence[Interval]) -> Interval:

@@ -26,6 +26,9 @@ def audit(
         bool, typer.Option("--renormalise", help="Score over the criteria that are known, and say so.")
     ] = False,
     count_teachers: Annotated[bool, typer.Option("--count-teachers", help="Count frozen old networks in MS.")] = False,
+    clamp: Annotated[
+        bool, typer.Option("--clamp", help="Also tell the algorithms' doing from the tasks' (CLAMP); takes seconds.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Where audit.json goes; by default the first path.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     shapc: Annotated[
@@ -136,6 +139,7 @@ def audit(
             weights=weightings(weights or []),
             renormalise=renormalise,
             count_teachers=count_teachers,
+            clamp=clamp,
             stability=asked if shapc else False,
             retrain_reference=retrain_reference,
             begin=bars.begin,
@@ -157,11 +161,18 @@ def audit(
 
 def report(
     paths: Paths,
-    out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the first path.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page; by default report.html in the first path.")
+    ] = None,
+    tables: Annotated[
+        Path | None, typer.Option(help="Also write every table here: CSV, LaTeX (booktabs) and Markdown.")
+    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also write every figure here: PDF and SVG.")] = None,
 ) -> None:
     """Write the page of an audit: one HTML file, readable offline.
 
-    Shows audit.json in the given folder if it is newer than the records, otherwise audits them first.
+    Shows audit.json in the given folder if it is newer than the records, otherwise audits them first. What takes longer
+    (perdure audit --clamp) is shown when audit.json has it.
     """
     from perdure.audit import FILE, Audit, audit_records  # noqa: PLC0415
 
@@ -171,6 +182,8 @@ def report(
     fresh = len(paths) == 1 and saved.exists() and not _newer_records(paths[0], saved)
     result = Audit.load(saved) if fresh else audit_records(paths)
     typer.echo(result.report(inside(out, PAGE) or paths[0] / PAGE))
+    for written in (result.tables(tables) if tables else []) + (result.figures(figures) if figures else []):
+        typer.echo(written)
 
 
 def _newer_records(folder: Path, audit_file: Path) -> bool:

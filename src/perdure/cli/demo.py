@@ -9,13 +9,15 @@ import typer
 from rich.console import Console
 
 LEARNERS = ("naive", "ewc", "rehearsal", "cumulative")
+REASONS = {"samples": 200, "per_task": 8, "keep_maps": True}
+"""A budget that a minute allows; the report says how far it carries."""
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where records, audit and page go.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(help="Runs of each learner.", min=1)] = 3,
 ) -> None:
-    """Train four learners on Split Digits, audit them and write a report.
+    """Train four learners on Split Digits, audit them in every way there is and write a report.
 
     naive just keeps training and forgets; ewc holds on to the parameters that mattered; rehearsal keeps a few examples;
     cumulative trains anew on everything and shows what was possible.
@@ -25,6 +27,7 @@ def demo(
     from perdure import learners, tasks  # noqa: PLC0415
     from perdure.audit import FILE, audit_records  # noqa: PLC0415
     from perdure.cli.progress import RunProgress  # noqa: PLC0415
+    from perdure.cli.stability import StabilityProgress  # noqa: PLC0415
     from perdure.cli.tables import print_audit  # noqa: PLC0415
     from perdure.figures import accuracy_lines, save  # noqa: PLC0415
 
@@ -39,7 +42,8 @@ def demo(
             )
             with RunProgress(f"{name} seed {seed}", console) as progress:
                 learners.execute(run, out / benchmark.name / name / f"seed-{seed}", progress)
-    audit = audit_records(out)
+    with StabilityProgress(Console(stderr=True)) as bars:
+        audit = audit_records(out, clamp=True, stability=REASONS, begin=bars.begin)
     audit.save(out / FILE)
     print_audit(audit, console)
     save(accuracy_lines(audit), out / "accuracy.png")

@@ -190,6 +190,7 @@ def _levels(text: str | None) -> float | list[float] | None:
 
 
 def _draw(result: Fit, extras: dict[str, Any], path: Path) -> None:
+    from perdure.audit import latent_properties  # noqa: PLC0415
     from perdure.figures.clamp import (  # noqa: PLC0415
         performance_curves,
         predicted_curves,
@@ -198,11 +199,11 @@ def _draw(result: Fit, extras: dict[str, Any], path: Path) -> None:
     )
     from perdure.figures.style import save  # noqa: PLC0415
 
-    blocks = len(result.problem.blocks)
-    for block in range(blocks):
-        name = "curves" if blocks == 1 else f"curves-{block + 1}"
-        save(performance_curves(result, block), path.with_stem(f"{path.stem}-{name}"))
-    save(transfer_map(result), path.with_stem(f"{path.stem}-transfer"))
-    save(property_bars(result), path.with_stem(f"{path.stem}-properties"))
+    found = latent_properties(result)
+    for block in range(len(found.curves)):
+        name = "curves" if len(found.curves) == 1 else f"curves-{block + 1}"
+        save(performance_curves(found, block), path.with_stem(f"{path.stem}-{name}"))
+    save(transfer_map(found), path.with_stem(f"{path.stem}-transfer"))
+    save(property_bars(found), path.with_stem(f"{path.stem}-properties"))
     if "prediction" in extras:
         save(predicted_curves(extras["prediction"]), path.with_stem(f"{path.stem}-prediction"))

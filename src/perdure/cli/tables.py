@@ -17,7 +17,7 @@ def print_audit(audit: Audit, console: Console) -> None:
     group = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
     for start in range(0, len(audit.learners), group):
         console.print(_table(audit, audit.learners[start : start + group]))
-    for why, holders in _reasons(audit).items():
+    for why, holders in audit.missing().items():
         learners = ", ".join(holders) if len(holders) < len(audit.learners) else "all"
         measures = ", ".join(dict.fromkeys(name for names in holders.values() for name in names))
         console.print(f"missing ({learners}): {measures}: {why}", highlight=False, style="dim", markup=False)
@@ -29,19 +29,6 @@ def print_audit(audit: Audit, console: Console) -> None:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in audit.first_places.items())
         known = ", ".join(audit.first_place_criteria)
         console.print(f"First place over all weightings of {known}: {shares}", highlight=False)
-
-
-def _reasons(audit: Audit) -> dict[str, dict[str, list[str]]]:
-    """Return each reason with the learners and the measures, by their printed names, that miss something for it."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for entry in audit.learners:
-        for name, why in entry.reasons().items():
-            label = MEASURES[name].label if name in MEASURES else name
-            found.setdefault(why, {}).setdefault(entry.learner, []).append(label)
-        if len(entry.runs) == 1:
-            unknown = [f"CL_stability {name}" for name in entry.stability]
-            found.setdefault("stability needs at least two runs", {})[entry.learner] = unknown
-    return found
 
 
 def _table(audit: Audit, learners: tuple[LearnerAudit, ...]) -> Table:

@@ -1,9 +1,10 @@
 """Figures from an audit's results. They compute nothing."""
 
-from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots
+from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines
 from perdure.figures.attributions import attribution_map, attribution_panels
 from perdure.figures.stability import (
     attribution_strip,
+    stability_bands,
     stability_bars,
     stability_boxes,
     stability_distributions,
@@ -20,7 +21,10 @@ __all__ = [
     "attribution_panels",
     "attribution_strip",
     "criteria_dots",
+    "criteria_lines",
+    "progress_lines",
     "save",
+    "stability_bands",
     "stability_bars",
     "stability_boxes",
     "stability_distributions",

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from perdure.audit import MEASURES, Audit, LearnerAudit
+from perdure.audit import CRITERIA, MEASURES, Audit, LearnerAudit
 from perdure.figures.style import colour
+
+_ENDS = ("mean", "low", "high")
 
 
 def accuracy_lines(audit: Audit) -> Figure:
@@ -23,7 +25,7 @@ def accuracy_lines(audit: Audit) -> Figure:
         panel = panels.flat[task]
         for index, entry in enumerate(audit.learners):
             if task < entry.table.shape[1]:
-                _line(panel, entry, task, colour(index))
+                (_reference if entry.is_reference else _line)(panel, entry, task, colour(index))
         panel.set_title(f"task {task + 1}: {name}" if name != str(task + 1) else f"task {name}", fontsize=9)
         panel.set_ylim(-0.04, 1.04)
         panel.tick_params(labelsize=8)
@@ -31,8 +33,7 @@ def accuracy_lines(audit: Audit) -> Figure:
         panel.set_axis_off()
     figure.supxlabel("after step", fontsize=9)
     figure.supylabel("accuracy", fontsize=9)
-    handles, labels = panels.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False, fontsize=9)
+    _legend(figure, panels.flat[0])
     return figure
 
 
@@ -41,6 +42,49 @@ def _line(panel: Any, entry: LearnerAudit, task: int, shade: str) -> None:
     panel.plot(steps, entry.table[:, task], color=shade, linewidth=1.6, label=entry.learner)
     own = [step for step, trained in enumerate(entry.curriculum) if trained == task]
     panel.plot([step + 1 for step in own], entry.table[own, task], "o", color=shade, markersize=4)
+
+
+def _reference(panel: Any, entry: LearnerAudit, task: int, shade: str) -> None:
+    """Draw what learning all tasks at once reaches: a level to compare with, not a sequence."""
+    panel.axhline(
+        entry.table[-1, task], color=shade, linewidth=1.4, linestyle=":", label=f"{entry.learner} (reference)"
+    )
+
+
+def progress_lines(audit: Audit) -> Figure:
+    """Average accuracy and forgetting after each step over the tasks trained by then, with 95 % intervals over runs."""
+    figure = Figure(figsize=(7.6, 3.1), layout="constrained")
+    panels = figure.subplots(1, 2)
+    titles = {"average_accuracy": "average accuracy", "forgetting": "forgetting"}
+    for panel, (name, title) in zip(panels, titles.items(), strict=True):
+        for index, entry in enumerate(audit.learners):
+            if entry.progress:
+                _band(panel, entry, name, colour(index))
+            elif name == "average_accuracy":
+                level, label = entry.measures[name].mean, f"{entry.learner} (reference)"
+                panel.axhline(level, color=colour(index), linewidth=1.4, linestyle=":", label=label)
+        panel.set_title(title, fontsize=10)
+        panel.set_xlabel("after step", fontsize=9)
+        panel.tick_params(labelsize=8)
+        panel.grid(axis="y", alpha=0.3)
+        panel.xaxis.get_major_locator().set_params(integer=True)
+    panels[0].set_ylim(0, 1.02)
+    _legend(figure, panels[0])
+    return figure
+
+
+def _band(panel: Any, entry: LearnerAudit, name: str, shade: str) -> None:
+    steps = np.arange(1, len(entry.table) + 1)
+    means, low, high = (np.array([getattr(value, end) for value in entry.progress[name]]) for end in _ENDS)
+    panel.plot(steps, means, color=shade, linewidth=1.6, marker="o", markersize=3, label=entry.learner)
+    panel.fill_between(steps, low, high, color=shade, alpha=0.15, linewidth=0)
+
+
+def _legend(figure: Figure, panel: Any) -> None:
+    handles, labels = panel.get_legend_handles_labels()
+    if labels:
+        columns = min(6, len(labels))
+        figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, fontsize=9)
 
 
 def accuracy_matrices(audit: Audit) -> Figure:
@@ -55,10 +99,13 @@ def accuracy_matrices(audit: Audit) -> Figure:
     image = None
     for index, entry in enumerate(audit.learners):
         panel = panels.flat[index]
-        image = panel.imshow(entry.table, vmin=0, vmax=1, cmap="viridis", aspect="auto")
-        panel.set_title(entry.learner, fontsize=10)
+        image = panel.imshow(
+            entry.table, vmin=0, vmax=1, cmap="viridis", aspect="equal" if entry.is_reference else "auto"
+        )
+        panel.set_title(f"{entry.learner} (reference)" if entry.is_reference else entry.learner, fontsize=10)
         panel.set_xticks(range(len(entry.tasks)), [str(i + 1) for i in range(len(entry.tasks))], fontsize=8)
-        panel.set_yticks(range(len(entry.table)), [str(i + 1) for i in range(len(entry.table))], fontsize=8)
+        steps = ["all"] if entry.is_reference else [str(i + 1) for i in range(len(entry.table))]
+        panel.set_yticks(range(len(entry.table)), steps, fontsize=8)
         panel.set_xlabel("task", fontsize=9)
         panel.set_ylabel("after step", fontsize=9)
         if entry.table.size <= 144:
@@ -80,7 +127,7 @@ def _numbers(panel: Any, entry: LearnerAudit) -> None:
 
 def criteria_dots(audit: Audit) -> Figure:
     """The seven criteria and the CL_score of each learner, with intervals; what is missing is left out."""
-    names = [name for name in MEASURES if name in {"A", "MS", "SSS", "CE", "BWT+", "REM", "FWT"}]
+    names = list(CRITERIA)
     labels = [MEASURES[name].label for name in names] + [f"CL_score {name}" for name in audit.learners[0].scores]
     figure = Figure(figsize=(7.2, 0.42 * len(labels) + 1.1), layout="constrained")
     panel = figure.subplots()
@@ -100,4 +147,25 @@ def criteria_dots(audit: Audit) -> Figure:
     panel.grid(axis="x", alpha=0.3)
     panel.set_xlabel("higher is better", fontsize=9)
     figure.legend(loc="outside upper center", ncols=min(6, len(audit.learners)), frameon=False, fontsize=9)
+    return figure
+
+
+def criteria_lines(audit: Audit) -> Figure:
+    """The seven criteria as a parallel plot: one axis for each, one line a learner, 95 % intervals as bars."""
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    panel = figure.subplots()
+    places = np.arange(len(CRITERIA))
+    for index, entry in enumerate(audit.learners):
+        values = [entry.measures[name] for name in CRITERIA]
+        means, low, high = (np.array([getattr(value, end) for value in values]) for end in _ENDS)
+        if np.isnan(means).all():
+            continue
+        panel.plot(places, means, color=colour(index), marker="o", markersize=4, linewidth=1.5, label=entry.learner)
+        panel.vlines(places, low, high, color=colour(index), alpha=0.35, linewidth=4)
+    panel.set_xticks(places, CRITERIA)
+    panel.set_ylim(-0.03, 1.03)
+    panel.grid(axis="x", alpha=0.6)
+    panel.set_ylabel("higher is better", fontsize=9)
+    panel.tick_params(labelsize=9)
+    _legend(figure, panel)
     return figure

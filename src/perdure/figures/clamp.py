@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perdure.surrogate import Fit, Prediction
+    from perdure.audit import LatentProperties
+    from perdure.surrogate import Prediction
 
 _TRAINED = "#009E73"
 _PROPERTIES = {
@@ -25,27 +26,25 @@ _PROPERTIES = {
 }
 
 
-def performance_curves(fit: Fit, block: int = 0) -> Figure:
+def performance_curves(found: LatentProperties, block: int = 0) -> Figure:
     """Measured and fitted performance, a panel for each task, green where it is trained (the paper's Figures 1 to 4)."""
-    problem = fit.problem
-    measured = problem.blocks[block]
-    fitted = fit.curves[block] if isinstance(fit.curves, tuple) else fit.curves
-    figure, panels = _panels(problem.tasks, measured.curriculum)
-    steps = np.arange(measured.values.shape[2])
-    for task in range(len(problem.tasks)):
+    curves = found.curves[block]
+    figure, panels = _panels(found.tasks, curves.curriculum)
+    steps = np.arange(curves.measured.shape[2])
+    for task in range(len(found.tasks)):
         panel = panels.flat[task]
-        for place, algorithm in enumerate(measured.algorithms):
-            name = problem.algorithms[algorithm]
+        for place, algorithm in enumerate(curves.algorithms):
+            name = found.algorithms[algorithm]
             panel.plot(
                 steps,
-                measured.values[place, task],
+                curves.measured[place, task],
                 color=colour(algorithm),
                 marker=_marker(algorithm),
                 markersize=3,
                 label=name,
             )
-            panel.plot(steps, fitted[place, task], color=colour(algorithm), linestyle="--", linewidth=1.2)
-    _finish(figure, panels, len(problem.tasks), "solid: measured, dashed: the model, green: trained")
+            panel.plot(steps, curves.fitted[place, task], color=colour(algorithm), linestyle="--", linewidth=1.2)
+    _finish(figure, panels, len(found.tasks), "solid: measured, dashed: the model, green: trained")
     return figure
 
 
@@ -69,37 +68,37 @@ def predicted_curves(prediction: Prediction) -> Figure:
     return figure
 
 
-def transfer_map(fit: Fit) -> Figure:
+def transfer_map(found: LatentProperties) -> Figure:
     """The transfer matrix: row trains, column is evaluated; grey is unknown, ° not determined by the data alone."""
-    names = fit.problem.tasks
+    names, transfer = found.tasks, found.estimates["transfer"]
     side = max(3.2, 0.75 * len(names))
     figure = Figure(figsize=(side + 2.2, side + 0.9), layout="constrained")
     panel = figure.subplots()
-    shown = np.ma.masked_invalid(fit.transfer)
+    shown = np.ma.masked_invalid(transfer)
     panel.set_facecolor("#DDDDDD")
     image = panel.imshow(shown, cmap="RdBu", vmin=-1, vmax=1)
     panel.set_xticks(range(len(names)), names, rotation=35, ha="right", rotation_mode="anchor", fontsize=8)
     panel.set_yticks(range(len(names)), names, fontsize=8)
     panel.set_xlabel("evaluated", fontsize=9)
     panel.set_ylabel("trained", fontsize=9)
-    for row, column in np.ndindex(*fit.transfer.shape):
-        value = fit.transfer[row, column]
+    for row, column in np.ndindex(*transfer.shape):
+        value = transfer[row, column]
         if not math.isnan(value):
-            mark = "" if fit.diagnostics.supported["transfer"][row, column] else "°"
+            mark = "" if found.supported["transfer"][row, column] else "°"
             shade = "white" if abs(value) > 0.6 else "black"
             panel.text(column, row, f"{value:.2f}{mark}", ha="center", va="center", color=shade, fontsize=8)
     figure.colorbar(image, ax=panel, shrink=0.8, label="transfer, own task = 1")
     return figure
 
 
-def property_bars(fit: Fit) -> Figure:
+def property_bars(found: LatentProperties) -> Figure:
     """The properties of each algorithm with 95 % intervals; hollow where the data alone do not determine the value."""
-    names = fit.problem.algorithms
+    names = found.algorithms
     figure = Figure(figsize=(9.2, 0.34 * len(names) + 1.3), layout="constrained")
     panels = figure.subplots(1, len(_PROPERTIES), sharey=True)
     for panel, (name, label) in zip(panels, _PROPERTIES.items(), strict=True):
-        values, interval = getattr(fit, name), fit.intervals[name]
-        supported = fit.diagnostics.supported[name]
+        values, interval = found.estimates[name], found.intervals[name]
+        supported = found.supported[name]
         top = np.nanmax(np.where(np.isfinite(interval[:, 1]), interval[:, 1], values))
         high = np.where(np.isfinite(interval[:, 1]), interval[:, 1], 1.1 * top)
         error = np.stack([values - interval[:, 0], high - values])

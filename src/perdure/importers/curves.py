@@ -14,6 +14,7 @@ from perdure.importers.l2logger import is_l2logger, read_l2logger
 from perdure.importers.matrices import read_accuracies
 from perdure.record.curves import Curves, joined
 from perdure.record.files import index_in, number_in, read_rows
+from perdure.record.measurements import Measurements
 from perdure.record.reader import Record, find_records
 from perdure.record.schema import MANIFEST
 
@@ -43,10 +44,7 @@ def read_curves(path: str | Path, curriculum: Sequence[int] | None = None) -> li
             return _long(path, header, rows[1:])
         if curriculum is not None:
             return [_wide(path, rows, curriculum)]
-    return joined(
-        _from_table((run.learner,), run.table, run.initial, run.curriculum, run.task_names)
-        for run in read_accuracies(path)
-    )
+    return joined(curves_of(run) for run in read_accuracies(path))
 
 
 def _plain(name: str) -> str:
@@ -154,8 +152,7 @@ def _wide(path: Path, rows: list[list[str]], curriculum: Sequence[int]) -> Curve
 
 def _from_record(record: Record) -> Curves:
     """Return a record's curve, the evaluations within a step spread evenly over it."""
-    run = record.measurements
-    whole = _from_table((run.learner,), run.table, run.initial, run.curriculum, run.task_names)
+    whole = curves_of(record.measurements)
     if not record.within:
         return whole
     batches: dict[int, list[int]] = {}
@@ -171,14 +168,11 @@ def _from_record(record: Record) -> Curves:
     return joined([whole, Curves(whole.algorithms, whole.tasks, whole.curriculum, points, values)])[0]
 
 
-def _from_table(
-    algorithms: tuple[str, ...],
-    table: NDArray[np.float64],
-    initial: NDArray[np.float64] | None,
-    curriculum: tuple[int, ...],
-    names: tuple[str, ...],
-) -> Curves:
-    start = np.full(table.shape[1], np.nan) if initial is None else initial
-    values = np.vstack([start, table]).T[None]
-    tasks = names or tuple(str(task + 1) for task in range(table.shape[1]))
-    return Curves(algorithms, tasks, curriculum, tuple(float(point) for point in range(len(table) + 1)), values)
+def curves_of(run: Measurements) -> Curves:
+    """Return a run's curve at the task switches; before training it is NaN where that was not measured."""
+    start = np.full(run.table.shape[1], np.nan) if run.initial is None else run.initial
+    values = np.vstack([start, run.table]).T[None]
+    tasks = run.task_names or tuple(str(task + 1) for task in range(run.table.shape[1]))
+    return Curves(
+        (run.learner,), tasks, run.curriculum, tuple(float(point) for point in range(len(run.table) + 1)), values
+    )

@@ -1,5 +1,7 @@
 """The page and the tables. They compute nothing."""
 
+from perdure.report.exports import figures, tables, write_figures, write_tables
 from perdure.report.page import write_page
+from perdure.report.tables import Table
 
-__all__ = ["write_page"]
+__all__ = ["Table", "figures", "tables", "write_figures", "write_page", "write_tables"]

@@ -1,0 +1,58 @@
+"""Size of the page and time until it stands, in Chromium, for fifty records and two hundred samples in the viewer.
+
+    python benchmarks/report_page.py
+
+The records are made up: 25 learners with two seeds, ten tasks, with SHAPC and CLAMP; the samples have 32 x 32 pixels and maps
+of five learners after ten steps. Time runs from the call that opens the file: until the page can be read and used (the load
+event, charts near the screen drawn), and until everything further down is drawn too.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.pages import chromium, made_up_audit, made_up_samples
+
+from perdure.report import write_page
+
+REPEATS = 7
+
+
+def opening_seconds(browser: Any, page_file: Path, width: int) -> tuple[float, float]:
+    """Return the wall time until the page is open, and until its last chart and the viewer are drawn."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    start = time.perf_counter()
+    page.goto(page_file.as_uri(), wait_until="load")
+    opened = time.perf_counter() - start
+    page.wait_for_selector("html[data-drawn]", state="attached")
+    page.wait_for_selector(".maps", state="attached")
+    drawn = time.perf_counter() - start
+    page.close()
+    return opened, drawn
+
+
+def main() -> None:
+    """Write the page, open it several times and print medians."""
+    names = tuple(f"learner {number}" for number in range(1, 26))
+    audit = made_up_audit(names, tasks=10, seeds=2)
+    samples = made_up_samples(names[:5], 200, steps=10, side=32)
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        page_file = write_page(audit, Path(folder) / "report.html", samples)
+        print(f"written in {time.perf_counter() - start:.1f} s, {page_file.stat().st_size / 1e6:.1f} MB")
+        with chromium() as browser:
+            for width in (1280, 390):
+                times = [opening_seconds(browser, page_file, width) for _ in range(REPEATS)]
+                opened, drawn = (statistics.median(column) for column in zip(*times, strict=True))
+                print(
+                    f"{width} px wide: open after {opened:.2f} s, all drawn after {drawn:.2f} s (medians of {REPEATS})"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+// Tables that sort by a click on a column's name, and save as CSV what they show.
+
+function sortBy(table, column, button) {
+  const heads = [...table.tHead.rows[0].cells];
+  const rising = heads[column].getAttribute("aria-sort") !== "ascending";
+  heads.forEach((head) => head.removeAttribute("aria-sort"));
+  heads[column].setAttribute("aria-sort", rising ? "ascending" : "descending");
+  const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
+  const rows = [...table.tBodies[0].rows];
+  const number = rows.every((row) => value(row) === "" || Number.isFinite(Number(value(row))));
+  rows.sort((a, b) => {
+    const [left, right] = [value(a), value(b)];
+    if (left === "" || right === "") return (left === "") - (right === ""); // what is missing stays below
+    const order = number ? Number(left) - Number(right) : left.localeCompare(right, undefined, { numeric: true });
+    return rising ? order : -order;
+  });
+  table.tBodies[0].append(...rows);
+  button.focus();
+}
+
+function makeSortable(table) {
+  [...table.tHead.rows[0].cells].forEach((head, column) => {
+    const button = tag("button", { type: "button", class: "sort" }, head.textContent.trim());
+    head.replaceChildren(button);
+    button.addEventListener("click", () => sortBy(table, column, button));
+  });
+}
+
+function tableRows(table) {
+  return [...table.rows].map((row) => [...row.cells].map((cell) => cell.dataset.csv ?? cell.textContent.trim()));
+}
+
+function startTables() {
+  for (const table of document.querySelectorAll("table.sortable")) makeSortable(table);
+  for (const button of document.querySelectorAll("button[data-table]")) {
+    const table = document.getElementById(button.dataset.table);
+    button.addEventListener("click", () => save(`${table.id}.csv`, "text/csv", csvText(tableRows(table))));
+  }
+}

@@ -1,0 +1,268 @@
+"""The page in a real browser: everything shows, nothing is fetched, everything answers, everyone can read it."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from perdure import metrics
+from perdure.audit import audit_runs
+from perdure.report import write_page
+from tests.pages import HOSTILE, axe_script, chromium, made_up_audit, made_up_runs, made_up_samples
+
+NAMES = ("rehearsal", HOSTILE, "naive")
+
+
+@pytest.fixture(scope="module")
+def audit():
+    return made_up_audit(NAMES)
+
+
+@pytest.fixture(scope="module")
+def page_file(audit, tmp_path_factory):
+    samples = made_up_samples(NAMES, 12)
+    return write_page(audit, tmp_path_factory.mktemp("page") / "report.html", samples)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as opened:
+        yield opened
+
+
+def settle(page):
+    """Wait until every chart and the viewer are drawn."""
+    page.wait_for_selector("html[data-drawn]", state="attached")
+    page.wait_for_selector(".maps", state="attached")
+
+
+@pytest.fixture
+def page(browser, page_file):
+    """The page, opened on a wide screen; it fails the test if the page logs an error."""
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    opened.goto(page_file.as_uri())
+    settle(opened)
+    yield opened
+    opened.close()
+    assert errors == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_shows_everything_and_fetches_nothing(browser, page_file, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    asked: list[str] = []
+    errors: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
+    page.goto(page_file.as_uri())
+    settle(page)
+    assert [url for url in asked if not url.startswith("data:")] == [page_file.as_uri()]
+    assert errors == []
+    charts = page.locator("figure.chart")
+    assert charts.count() == 15
+    for place in range(charts.count()):
+        chart = charts.nth(place)
+        assert chart.locator("h3").inner_text()
+        assert "Unit:" in chart.inner_text()
+        panels = chart.locator(".panels svg")
+        assert panels.count() >= 1
+        assert all(panels.nth(i).get_attribute("aria-label") for i in range(panels.count()))
+        assert panels.first.bounding_box()["width"] > 150
+        assert chart.locator("button[data-save]").count() == 3
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_small_text_is_not_smaller_on_a_phone(browser, page_file):
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto(page_file.as_uri())
+    settle(page)
+    sizes = page.evaluate(
+        """[...document.querySelectorAll(".panels text")].map((text) => {
+             const svg = text.ownerSVGElement;
+             return parseFloat(getComputedStyle(text).fontSize) * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+           })"""
+    )
+    assert min(sizes) >= 10
+    page.close()
+
+
+def test_a_hostile_name_stays_text(page, page_file):
+    assert page.title() == "perdure: is our continual learner reliable?"
+    assert page.locator("img[src=x]").count() == 0
+    assert page.locator("main b", has_text="ewc").count() == page.locator("main b", has_text=HOSTILE).count()
+    assert HOSTILE in page.locator(".card h3").all_inner_texts()
+    assert page.locator("#ranking .who", has_text=HOSTILE).count() == 1
+    assert page_file.read_text().count("</script>") == 3  # two of data, one of code; none from the name
+
+
+def ranked(page):
+    rows = page.locator("#ranking li[data-score]")
+    return {
+        rows.nth(i).get_attribute("data-learner"): float(rows.nth(i).get_attribute("data-score"))
+        for i in range(rows.count())
+    }
+
+
+def expected(audit, weights):
+    scores = {
+        entry.learner: metrics.cl_score({name: entry.measures[name].mean for name in metrics.CRITERIA}, weights)
+        for entry in audit.learners
+        if not entry.is_reference
+    }
+    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
+
+
+@pytest.mark.parametrize("weights", ["W1", "W2", "W3"])
+def test_named_weights_rank_as_the_metric_does(page, audit, weights):
+    page.locator(f"button[data-weights={weights}]").click()
+    assert list(ranked(page)) == list(expected(audit, weights))
+    assert ranked(page) == pytest.approx(expected(audit, weights), abs=1e-5)
+    assert page.locator(f"button[data-weights={weights}]").get_attribute("aria-pressed") == "true"
+
+
+def test_the_sliders_rank_again(page, audit):
+    before = list(ranked(page))
+    values = {"A": 0, "MS": 60, "SSS": 0, "CE": 30, "BWT+": 0, "REM": 0, "FWT": 10}
+    for name, value in values.items():
+        page.locator(f'#ranking input[name="{name}"]').fill(str(value))
+    want = expected(audit, {name: value / 100 for name, value in values.items()})
+    assert ranked(page) == pytest.approx(want, abs=1e-5)
+    assert list(ranked(page)) == list(want)
+    assert list(ranked(page)) != before
+    page.locator('#ranking input[name="MS"]').press("ArrowLeft")
+    assert page.locator('#ranking input[name="MS"]').get_attribute("aria-valuetext") == f"{100 * 59 / 99:.1f} %"
+
+
+def test_an_unknown_criterion_leaves_a_learner_unranked_until_it_is_left_out(browser, tmp_path):
+    runs = made_up_runs(("si", "mas"))
+    runs[2:4] = [type(run)(run.run, run.learner, run.table, run.curriculum) for run in runs[2:4]]
+    audit = audit_runs(runs)
+    page = browser.new_page()
+    page.goto(audit.report(tmp_path / "report.html").as_uri())
+    assert list(ranked(page)) == ["si"]
+    assert "MS, SSS, CE not known" in page.locator("#ranking .unranked").inner_text()
+    page.locator("#leave-out").check()
+    mas = audit.learners[1]
+    criteria = {name: mas.measures[name].mean for name in metrics.CRITERIA}
+    assert ranked(page)["mas"] == pytest.approx(metrics.cl_score(criteria, "W1", renormalise=True), abs=1e-5)
+    page.close()
+
+
+def test_the_viewer_switches_samples(page):
+    about, first = page.locator("#viewer .about"), page.locator("#viewer .map").first
+    assert about.inner_text() == "Sample 1 of 12: class 0, task 1"
+    shown = first.get_attribute("style")
+    page.locator("#viewer .later").click()
+    assert about.inner_text() == "Sample 2 of 12: class 1, task 2"
+    assert page.locator("#viewer .map").first.get_attribute("style") != shown
+    assert page.locator("#viewer .maps tbody tr").count() == 3
+    page.locator("#viewer .strip button").nth(5).click()
+    page.keyboard.press("ArrowRight")
+    assert about.inner_text().startswith("Sample 7 of 12")
+    page.locator("#viewer-task").select_option("4")
+    assert about.inner_text() == "Sample 1 of 3: class 3, task 4"
+    assert page.locator("#viewer .map").count() == 3  # only the last step comes after task 4
+    page.locator("#viewer-task").select_option("")
+    page.locator("#viewer-outcome").select_option("forgotten")
+    assert about.inner_text().startswith("Sample 1 of 9")
+    assert page.locator("#viewer .wrong").first.inner_text() == "✗ class 1"
+
+
+def test_tables_sort_both_ways_and_keep_what_is_missing_below(page):
+    table = page.locator("#table-measures")
+    heads = table.locator("thead th")
+    column = next(place for place, text in enumerate(heads.all_text_contents()) if text.startswith("forgetting"))
+
+    def cells():
+        return table.locator(f"tbody td:nth-child({column + 1})").evaluate_all(
+            "all => all.map(one => one.dataset.value)"
+        )
+
+    for order, reverse in (("ascending", False), ("descending", True)):
+        heads.nth(column).locator("button").press("Enter")
+        assert heads.nth(column).get_attribute("aria-sort") == order
+        numbers = [float(cell) for cell in cells()[:3]]
+        assert numbers == sorted(numbers, reverse=reverse)
+        assert cells()[3] == ""  # the reference has no forgetting
+
+
+def test_learners_can_be_left_out_of_the_charts(page):
+    lines = page.locator("#average-accuracy .panels .series")
+    assert lines.count() == 3
+    page.locator("#learners input").first.uncheck()
+    settle(page)
+    assert lines.count() == 2
+
+
+@pytest.mark.parametrize(("kind", "starts"), [("svg", "<svg"), ("csv", "learner,after step"), ("png", "\x89PNG")])
+def test_charts_download(page, kind, starts):
+    with page.expect_download() as waiting:
+        page.locator(f"#average-accuracy button[data-save={kind}]").click()
+    content = waiting.value.path().read_bytes()
+    assert waiting.value.suggested_filename == f"average-accuracy.{kind}"
+    assert content.decode("latin-1").startswith(starts)
+    if kind == "csv":
+        rows = list(csv.reader(io.StringIO(content.decode())))
+        assert {row[0] for row in rows[1:]} == set(NAMES)
+        assert len(rows) == 1 + 3 * 4
+
+
+def test_the_matrix_of_reasons_follows_its_choices(page):
+    chart = page.locator("#reasons-matrix")
+    assert chart.locator(".panels svg").count() == 3
+    before = chart.locator(".panels .number").all_text_contents()
+    chart.locator("select[name=quantity]").select_option("floor")
+    settle(page)
+    assert set(chart.locator(".panels .number").all_text_contents()) == {"0.20"}
+    chart.locator("select[name=quantity]").select_option("calibrated")
+    settle(page)
+    assert chart.locator(".panels .number").all_text_contents() == before
+    chart.locator("select[name=seed]").select_option("1")
+    settle(page)
+    assert chart.locator(".panels .number").all_text_contents() != before
+
+
+def test_the_theme_can_be_changed(page):
+    def paper():
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    before = paper()
+    page.locator("#theme").click()
+    assert paper() != before
+    page.locator("#theme").click()
+    assert paper() == before
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory):
+    return axe_script(tmp_path_factory.mktemp("axe"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation(browser, page_file, axe, scheme):
+    page = browser.new_page(color_scheme=scheme, viewport={"width": 1280, "height": 900})
+    page.goto(page_file.as_uri())
+    settle(page)
+    page.locator("#average-accuracy details summary").click()
+    page.add_script_tag(content=axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    grave = [
+        f"{one['id']} ({one['impact']}): {one['help']}: {[node['html'][:120] for node in one['nodes'][:3]]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert grave == []
+    page.close()
+
+
+def test_the_data_in_the_page_are_the_audit_s(page, audit):
+    data = json.loads(page.locator("#audit-data").inner_text())
+    assert [one["name"] for one in data["learners"]] == [entry.learner for entry in audit.learners]
+    assert data["weights"]["W2"] == metrics.WEIGHTS["W2"]
+    assert data["first_places"] == audit.first_places

@@ -29,8 +29,12 @@ lint: $(STAMP)
 bench: $(STAMP)
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-docs: $(STAMP)
+docs: $(STAMP) demo/report.html
+	$(BIN)/python tools/screenshots.py demo/report.html docs/images
 	$(BIN)/mkdocs build --strict
+
+demo/report.html: | $(STAMP)
+	$(BIN)/perdure demo --out demo
 
 clean:
 	rm -rf $(VENV) demo site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -131,7 +131,8 @@ def test_run_audit_report(perdure, tmp_path):
     page = perdure("report", "runs").stdout.strip()
     html = (tmp_path / page).read_text()
     assert "cumulative" in html
-    assert html.count("<svg") == 3
+    assert html.count('<figure class="chart"') == 6
+    assert "perdure audit RUNS --clamp" in html  # what is missing says how to get it
     changed = perdure(*arguments, "--lr", "0.2", code=2)
     assert "lr is 0.05, now 0.2" in changed.stderr
     assert "choose another directory" in changed.stderr

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
-from markupsafe import Markup
 
 from perdure import __version__
-from perdure.audit import CRITERIA, MEASURES, Audit, Interval, RunProvenance, ViewedSample, viewed_samples
+from perdure.audit import CRITERIA, MEASURES, Audit, RunProvenance, ViewedSample, viewed_samples
 from perdure.record.files import write_atomically
 from perdure.report.answers import answers
 from perdure.report.data import MATRICES, page_data
 from perdure.report.reasons import differences_table, reasons_table
-from perdure.report.tables import Cell, accuracy_table, measures_table, provenance_table, runs_table, shown
+from perdure.report.tables import accuracy_table, measures_table, provenance_table, runs_table, shown
 from perdure.report.viewer import viewer_data
 
 OPEN_CARDS = 6  # more than these would hide everything below them; the rest open with a click
-LONG = 24  # letters from which a cell may wrap
 SCRIPTS = (
     "drawing",
     "panels",
@@ -56,7 +53,7 @@ def write_page(audit: Audit, path: Path, samples: Iterable[ViewedSample] | None 
     environment = Environment(
         loader=PackageLoader("perdure.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["cell"] = _cell
+    environment.filters["shown"] = shown
     environment.policies["json.dumps_function"] = json.dumps
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":"), "ensure_ascii": False}
     page = environment.get_template("page.html.j2").render(
@@ -94,8 +91,8 @@ def _context(audit: Audit, samples: tuple[ViewedSample, ...]) -> dict[str, Any]:
         "quantities": [(name, name) for name in MATRICES],
         "viewer": viewer_data(samples),
         "data": data,
-        "style": Markup(_asset("style.css")),  # noqa: S704  (files of ours, not data)
-        "script": Markup("\n".join(_asset(f"scripts/{name}.js") for name in SCRIPTS)),  # noqa: S704
+        "style": _asset("style.css"),
+        "script": "\n".join(_asset(f"scripts/{name}.js") for name in SCRIPTS),
         **_provenance(audit),
     }
 
@@ -136,18 +133,3 @@ def _provenance(audit: Audit) -> dict[str, Any]:
 
 def _plain(value: object) -> str:
     return "none" if value in ([], ()) else str(value)
-
-
-def _cell(value: Cell) -> Markup:
-    """Return a table's cell: the number to sort by, the number to read, and its interval below."""
-    if isinstance(value, Interval):
-        if math.isnan(value.mean):
-            return Markup('<td data-value="" title="{}">–</td>').format(value.reason or "")
-        ends = "" if math.isnan(value.low) else f"[{value.low:.3f}, {value.high:.3f}]"
-        return Markup('<td data-value="{}" data-csv="{}">{:.3f}<small>{}</small></td>').format(
-            value.mean, value.mean, value.mean, ends
-        )
-    if isinstance(value, str):
-        return Markup('<td class="{}">{}</td>').format("long" if len(value) > LONG else "text", value)
-    empty = value is None or (isinstance(value, float) and math.isnan(value))
-    return Markup('<td data-value="{0}" data-csv="{0}">{1}</td>').format("" if empty else value, shown(value))

@@ -1,7 +1,7 @@
 """Benchmarks of a few numbers and learners outside the loop, for tests that compute by hand."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from perdure.learners.learner import make_settings
 from perdure.learners.meter import Meter
 from perdure.tasks import Benchmark, Examples, Scenario, Task
 
+Net = TypeVar("Net", bound=nn.Module)
 CPU = torch.device("cpu")
 
 
@@ -76,6 +77,14 @@ def move(net: nn.Module, seed: int, by: float = 0.3) -> None:
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=by)
+
+
+def seeded(net: Net, seed: int = 0) -> Net:
+    """Return a small network with parameters drawn from a seed."""
+    for parameter in net.parameters():
+        nn.init.zeros_(parameter)
+    move(net, seed, by=0.5)
+    return net
 
 
 def zero_gradients(net: nn.Module) -> None:

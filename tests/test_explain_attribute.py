@@ -197,6 +197,18 @@ def test_pixel_maps_are_the_papers():
     torch.testing.assert_close(cells.sum(1), gain.detach(), atol=1e-4, rtol=1e-4)
 
 
+def test_pixel_maps_join_the_players_that_meet_at_a_pixel():
+    """Colours that play apart are summed; a player that holds two colours of a pixel counts once there."""
+    options = {"samples": 4, "baseline": "zero"}
+    apart = explained("shapley", "residual", players="features", **options)
+    joined = explained("shapley", "residual", players="features", reduce="pixels", **options)
+    torch.testing.assert_close(joined, apart.sum(1))
+    labels = torch.arange(64).reshape(1, 8, 8) + torch.tensor([0, 64, 0]).reshape(3, 1, 1)
+    apart = explained("shapley", "residual", players=labels, **options)
+    joined = explained("shapley", "residual", players=labels, reduce="pixels", **options)
+    torch.testing.assert_close(joined, apart[:, 0] + apart[:, 1])
+
+
 def test_targets_by_label_index_and_prediction():
     net, x, _ = network()
     predicted = net(x).argmax(1)
@@ -333,8 +345,9 @@ def test_nan_and_infinity_are_reported_with_the_samples_index():
             return self.layer(inputs) / (inputs[:, :1] - 1)
 
     rows = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
-    with pytest.raises(InputError, match="sample 1: the network's output is NaN or infinite"):
-        explain.attribute(Explodes(), rows, 1, "grad")
+    for index, some in ((1, rows), (0, rows.flip(0)), (4, torch.cat([rows[[0, 0, 0]], rows]))):
+        with pytest.raises(InputError, match=f"sample {index}: the network's output is NaN or infinite"):
+            explain.attribute(Explodes(), some, 1, "grad")
     with pytest.raises(InputError, match="sample 0: the network's output for a coalition"):
         explain.attribute(Explodes(), torch.tensor([[0.0, 3.0]]), 1, "shapley", baseline=[1.0, 0.0], samples=4)
 

@@ -141,7 +141,7 @@ class Gelu(Net):
         (Dropped, ALL, "it draws random numbers"),
         (BatchMean, ALL, "changes with the other samples in its batch"),
         (Frozen, GRADIENTS, "the input is frozen"),
-        (FrozenBranch, GRADIENTS, "cut off from the input's gradient"),
+        (FrozenBranch, GRADIENTS, "layer 'second': a part of the output is cut off from the input's gradient"),
         (Gated, {"deepshap", "lrp"}, "mul multiplies two activations"),
         (Scaled, {"lrp"}, "happens outside a layer that has a relevance rule"),
         (Sigmoid, {"lrp", "guided_backprop"}, "layer 'act': there is no rule for Sigmoid"),
@@ -161,8 +161,9 @@ def test_only_what_would_be_wrong_is_refused(network, refused, says):
             explain.attribute(net, x, 1, method, background=background, samples=8)
         messages.append(str(told.value))
     assert not refused or any(says in message for message in messages), messages
-    found = {method for finding in explain.check_network(net, x) for method in finding.methods}
-    assert found == refused
+    for given in (x, x.numpy(), x.double()):
+        found = {method for finding in explain.check_network(net, given) for method in finding.methods}
+        assert found == refused
 
 
 def test_what_is_not_refused_is_right():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from perdure import Recorder, explain, figures, nets, tasks
 from perdure.errors import InputError
@@ -83,6 +85,9 @@ def test_refused_methods_do_not_stop_the_others(perdure, trained):
         (("--step", "2"), "no checkpoint was kept after step 2"),
         (("--target", "11"), "an output from 1 to 10"),
         (("--players", "pixel", "--method", "shapley"), "did you mean 'pixels'"),
+        (("--baseline", "zeros", "--method", "shapley"), "did you mean 'zero'"),
+        (("--format", "gif"), "--format gif: known: pdf, png, svg"),
+        (("--device", "warp"), "--device warp: it cannot be used here"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(perdure, trained, options, says):
@@ -91,9 +96,11 @@ def test_mistakes_are_one_line_and_exit_code_2(perdure, trained, options, says):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_records_without_network_or_data_say_so(perdure, tmp_path):
+def test_records_without_network_or_data_say_so(perdure, trained, tmp_path):
     Recorder(tmp_path / "bare", tasks=1).after_task(accuracy=[0.5])
     assert "does not say where its data came from" in perdure("explain", "bare", code=2).stderr
+    Recorder(tmp_path / "light", tasks=5, provenance=trained[2].provenance).after_task(accuracy=[0.5] * 5)
+    assert "no checkpoint was kept" in perdure("explain", "light", code=2).stderr
 
 
 def test_panels_share_one_signed_scale_for_each_method(tmp_path):
@@ -108,3 +115,49 @@ def test_panels_share_one_signed_scale_for_each_method(tmp_path):
     assert single.axes[1].images[0].get_clim() == (-2.0, 2.0)
     with pytest.raises(InputError, match="reduce='pixels'"):
         figures.attribution_map(images[0], images[0])
+
+
+def test_the_image_is_a_shadow_that_leaves_the_colours_true():
+    """Where the image is white the picture has the scale's colour, where it is black the same hue, a fifth darker."""
+    image = np.repeat([[1.0, 0.0]], 2, axis=0)
+    figure = figures.attribution_map(image, np.full((2, 2), 0.5), limit=1.0)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    panel = figure.axes[1]
+    height = canvas.get_width_height()[1]
+    shown = []
+    for column in (0, 1):
+        across, up = panel.transData.transform((column, 1))
+        shown.append(np.asarray(canvas.buffer_rgba())[int(height - up), int(across), :3] / 255)
+    expected = np.array(mpl.colormaps["RdBu_r"](0.75)[:3])
+    np.testing.assert_allclose(shown[0], expected, atol=0.01)
+    np.testing.assert_allclose(shown[1], 0.8 * expected, atol=0.01)
+
+
+def test_the_pictures_format_and_the_baseline_are_chosen(perdure, trained, tmp_path):
+    path, net, _ = trained
+    options = ("--method", "shapley", "--budget", "2", "--samples", "1", "--baseline", "zero", "--out", "maps")
+    for ending, start in (("svg", b"<?xml"), ("pdf", b"%PDF")):
+        perdure("explain", path, *options, "--format", ending, "--device", "cpu")
+        assert (tmp_path / f"maps/maps.{ending}").read_bytes().startswith(start)
+    with np.load(tmp_path / "maps/maps.npz") as written:
+        x, labels = torch.from_numpy(written["inputs"]), written["labels"]
+        expected = explain.attribute(net, x, labels, "shapley", baseline="zero", samples=2, reduce="pixels")
+        np.testing.assert_allclose(written["shapley"], expected, atol=1e-6)
+
+
+def test_finished_maps_are_kept_when_the_work_is_interrupted(trained, tmp_path, monkeypatch):
+    from perdure.cli.explain import explain as command
+
+    real = explain.attribute
+
+    def interrupted(model, x, target, method, **options):
+        if method == "shapley":
+            raise KeyboardInterrupt
+        return real(model, x, target, method, **options)
+
+    monkeypatch.setattr(explain, "attribute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        command(trained[0], method=["grad", "shapley"], out=tmp_path / "maps")
+    with np.load(tmp_path / "maps/maps.npz") as written:
+        assert set(written.files) == {"inputs", "labels", "grad"}

@@ -28,9 +28,16 @@ SETTINGS: dict[str, dict[str, float]] = {
     "rehearsal": {"buffer": 100},
     "gem": {"buffer": 100},
     "agem": {"buffer": 100},
+    "icarl": {"buffer": 100},
+    "der": {"buffer": 100},
+    "der++": {"buffer": 100},
+    "co2l": {"buffer": 100},
+    "xder": {"buffer": 100, "views": 2},
+    "bfp": {"buffer": 100},
 }
 REGULARISERS = ["l2", "ewc", "online-ewc", "si", "mas", "lwf"]
-CLASSIC = [*REGULARISERS, "naive", "cumulative", "joint", "rehearsal", "gem", "agem"]
+MEMORY = ["icarl", "der", "der++", "co2l", "xder", "bfp"]
+LEARNERS = [*REGULARISERS, "naive", "cumulative", "joint", "rehearsal", "gem", "agem", *MEMORY]
 
 
 def network(shape: tuple[int, ...], outputs: int) -> nn.Module:
@@ -73,6 +80,11 @@ def test_class_incrementally_cumulative_beats_rehearsal_beats_naive(final):
     assert (rehearsal > naive + 0.3).all()
 
 
+@pytest.mark.parametrize("name", MEMORY)
+def test_class_incrementally_the_memory_learners_beat_naive_by_far(name, table, final):
+    assert table(name, "class", 0, RAPID)[-1].mean() > final("naive", "class", RAPID).max() + 0.3
+
+
 def test_class_incrementally_naive_forgets_everything_but_the_last_task(table):
     for seed in SEEDS:
         accuracy = table("naive", "class", seed, LONG)
@@ -91,12 +103,12 @@ def test_task_incrementally_regularisation_beats_naive(name, final, table):
     assert all(np.diag(table(name, "task", seed, RAPID)).min() > 0.6 for seed in SEEDS)  # not by refusing to learn
 
 
-@pytest.mark.parametrize("name", CLASSIC)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_knowing_the_task_never_hurts(name, table):
     assert table(name, "task", 0, RAPID)[-1].mean() >= table(name, "class", 0, RAPID)[-1].mean()
 
 
-@pytest.mark.parametrize("name", CLASSIC)
+@pytest.mark.parametrize("name", [name for name in LEARNERS if name != "xder"])
 def test_every_learner_learns_domain_incrementally(name, table):
     accuracy = table(name, "domain", 0, RAPID)
     assert accuracy[0, 0] > 0.9

@@ -16,7 +16,9 @@ PARAMETERS = 64 * HIDDEN + HIDDEN + HIDDEN * 10 + 10
 FORWARD = 64 * HIDDEN + HIDDEN * 10
 BOTH = 2 * FORWARD + HIDDEN * 10  # back to both weights and to the hidden layer, not to the image
 TRAINING = EPOCHS * EXAMPLES * BOTH
+PROJECT, PROJECTION = HIDDEN**2 + HIDDEN * 128, HIDDEN**2 + HIDDEN + HIDDEN * 128 + 128  # Co2L's MLP
 STORED = 8 * (64 + 8)  # bits of one example: an 8 x 8 image of bytes and a label of eight
+WITH_LOGITS = STORED + 10 * 32
 
 
 def two_layers(shape: tuple[int, ...], outputs: int) -> nn.Module:
@@ -43,6 +45,44 @@ COSTS: dict[str, tuple[dict[str, Any], list[int], list[int], list[int], list[int
     "rehearsal": ({"buffer": 20}, NOTHING, NOTHING, [0, 20 * STORED], [0, TRAINING]),
     "gem": ({"buffer": 20}, NOTHING, NOTHING, [0, 4 * STORED], [0, EPOCHS * BATCHES * 4 * BOTH]),
     "agem": ({"buffer": 20, "reference": 10}, NOTHING, NOTHING, [0, 20 * STORED], [0, EPOCHS * BATCHES * 10 * BOTH]),
+    # Exemplars join the training set, the old network looks on; herding and class means look at all of the task and the memory.
+    "icarl": (
+        {"buffer": 20},
+        NOTHING,
+        [0, PARAMETERS],
+        [0, 20 * STORED],
+        [60 * FORWARD, EPOCHS * 20 * BOTH + EPOCHS * 60 * FORWARD + 60 * FORWARD],
+    ),
+    # A draw for each batch; in the first task the first finds nothing.
+    "der": ({"buffer": 20}, NOTHING, NOTHING, [0, 20 * WITH_LOGITS], [64 * BOTH, 80 * BOTH]),
+    "der++": ({"buffer": 20}, NOTHING, NOTHING, [0, 20 * WITH_LOGITS], [128 * BOTH, 160 * BOTH]),
+    # Three draws; the old network sees the first, the third and the batch; the projection the last two.
+    "bfp": (
+        {"buffer": 20},
+        NOTHING,
+        [0, PARAMETERS],
+        [0, 20 * WITH_LOGITS],
+        [128 * BOTH, 240 * BOTH + 240 * FORWARD + 160 * 3 * HIDDEN**2],
+    ),
+    # Two views of batch and draw through network and projection, the old ones too; the head needs each feature once.
+    "co2l": (
+        {"buffer": 20, "head_epochs": 2},
+        [PROJECTION, PROJECTION],
+        [0, PARAMETERS + PROJECTION],
+        [0, 20 * STORED],
+        [
+            80 * BOTH + 160 * 3 * PROJECT + 40 * FORWARD,
+            240 * BOTH + 320 * 3 * PROJECT + 320 * (FORWARD + PROJECT) + 60 * FORWARD,
+        ],
+    ),
+    # Two views of batch and both draws; the first draw is joined by the batch; stored logits are made anew at the end.
+    "xder": (
+        {"buffer": 20, "views": 2},
+        NOTHING,
+        NOTHING,
+        [0, 20 * WITH_LOGITS],
+        [160 * BOTH + 40 * FORWARD, (80 + 80 + 80 + 2 * 240) * BOTH + 30 * FORWARD],
+    ),
 }
 
 
@@ -125,6 +165,15 @@ def test_joint_stops_early_by_its_accuracy_on_all_tasks(tmp_path, monkeypatch):
         ("agem", {"reference": 0}, "'reference': expected a number above 0"),
         ("rehearsal", {"buffer": 9}, "cannot hold one example of each of the 10 classes"),
         ("rehearsal", {"replay": -1}, "'replay': expected a number of at least 0"),
+        ("icarl", {"buffer": 9}, "cannot hold one example of each of the 10 classes"),
+        ("der", {"alpha": -1}, "'alpha': expected a number of at least 0"),
+        ("der++", {"beta": -1}, "'beta': expected a number of at least 0"),
+        ("der++", {"buffer": 0}, "'buffer': expected a number above 0"),
+        ("bfp", {"alpha_bfp": -1}, "'alpha_bfp': expected a number of at least 0"),
+        ("co2l", {"temperature": 0}, "'temperature': expected a number above 0"),
+        ("co2l", {"head_epochs": 0}, "'head_epochs': expected a number above 0"),
+        ("xder", {"gamma": 1.5}, "'gamma': expected a number of at most 1, got 1.5"),
+        ("xder", {"views": 1}, "'views': expected a number of at least 2"),
         ("rehearsal", {"buffer": "many"}, "rehearsal: setting 'buffer' must be a int, got 'many'"),
         ("rehearsal", {"buffer": 50.7}, "setting 'buffer' must be a int, got 50.7"),
         ("rehearsal", {"buffer": float("inf")}, "setting 'buffer' must be a int, got inf"),
@@ -137,7 +186,7 @@ def test_bad_settings_are_refused_in_one_line_before_anything_is_written(tmp_pat
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("name", ["rehearsal", "gem", "agem"])
+@pytest.mark.parametrize("name", ["rehearsal", "gem", "agem", "der", "der++", "bfp"])
 def test_a_memory_needs_room_for_every_task_even_where_they_share_classes(tmp_path, name):
     domain = tasks.load("split-digits", per_class=8, scenario="domain")
     assert domain.outputs == 2
@@ -145,6 +194,22 @@ def test_a_memory_needs_room_for_every_task_even_where_they_share_classes(tmp_pa
         execute(name, tmp_path / "r", domain, buffer=4)
     execute(name, tmp_path / "r", domain, buffer=5)  # the record was not begun, so the corrected call is not refused
     assert Record.open(tmp_path / "r").manifest.settings["buffer"] == 5
+
+
+@pytest.mark.parametrize("name", ["icarl", "co2l"])
+def test_a_memory_of_classes_needs_room_for_each_class_of_each_task(tmp_path, name):
+    domain = tasks.load("split-digits", per_class=8, scenario="domain")
+    with pytest.raises(InputError, match="9 cannot hold one example of each class of each task; expected at least 10"):
+        execute(name, tmp_path / "r", domain, buffer=9)
+    execute(name, tmp_path / "r", domain, buffer=10)
+
+
+def test_xder_is_refused_where_tasks_have_no_outputs_of_their_own(tmp_path):
+    with pytest.raises(
+        InputError, match="domain-incrementally all tasks share theirs; choose --scenario class or task"
+    ):
+        execute("xder", tmp_path / "r", tasks.load("split-digits", per_class=8, scenario="domain"))
+    assert not (tmp_path / "r").exists()
 
 
 def test_patience_without_validation_data_is_refused_before_the_record_is_begun(tmp_path):
@@ -161,7 +226,10 @@ def test_a_rate_that_falls_to_nothing_is_refused():
 def test_an_unknown_learner_is_told_the_nearest():
     with pytest.raises(InputError, match=r"^learner 'online-ewk' is unknown; did you mean 'online-ewc'\?$"):
         learners.get("online-ewk")
-    with pytest.raises(InputError, match="known: agem, cumulative, ewc, gem, joint, l2, lwf, mas, naive"):
+    with pytest.raises(
+        InputError,
+        match=r"known: agem, bfp, co2l, cumulative, der, der\+\+, ewc, gem, icarl, joint, l2, lwf, mas, naive",
+    ):
         learners.get("zzz")
 
 

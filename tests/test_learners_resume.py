@@ -17,6 +17,12 @@ SETTINGS: dict[str, dict[str, float]] = {
     "rehearsal": {"buffer": 10},
     "gem": {"buffer": 10},
     "agem": {"buffer": 10, "reference": 4},
+    "icarl": {"buffer": 10},
+    "der": {"buffer": 10},
+    "der++": {"buffer": 10},
+    "bfp": {"buffer": 10},
+    "co2l": {"buffer": 10, "head_epochs": 3},
+    "xder": {"buffer": 10, "eta": 0.5, "views": 2},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 
@@ -248,6 +249,31 @@ def test_features_of_our_network_are_its_method() -> None:
     assert torch.equal(nets.features_of(net, x), net.features(x))
     body_and_head = nn.Sequential(net.body, net.head)
     assert torch.equal(nets.features_of(body_and_head, x), net.features(x))
+
+
+def test_features_and_outputs_come_from_one_pass_and_the_head_is_the_layer_between() -> None:
+    ours, shape = narrow("small-conv", (1, 8, 8)).eval(), (1, 8, 8)
+    for net, x in (
+        (Odd(), torch.randn(3, 6)),
+        (ours, batch(shape)),
+        (nn.Sequential(ours.body, ours.head), batch(shape)),
+    ):
+        passes: list[int] = []
+        handle = net.register_forward_hook(lambda *_, passes=passes: passes.append(1))
+        features, outputs = nets.features_and_outputs(net, x)
+        handle.remove()
+        assert len(passes) <= 1
+        assert torch.equal(outputs, net(x))
+        assert torch.equal(features, nets.features_of(net, x))
+        assert torch.equal(nets.head_of(net, x)(features), outputs)
+
+
+def test_a_copy_that_another_hook_runs_does_not_pass_for_the_network() -> None:
+    # The meter measures a network's cost on a copy, in a hook, on two blank examples.
+    net = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))
+    net.register_forward_hook(lambda module, *_: (copy.deepcopy(module)[1](torch.zeros(2, 4)), None)[1])
+    x = torch.randn(3, 6)
+    assert torch.equal(nets.features_of(net, x), net[0](x))
 
 
 def test_no_hook_survives_a_failing_forward_pass() -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from perdure.audit.stability import Flight
 from perdure.audit.stability_results import ShapcResult, scores
 from perdure.audit.stability_settings import Settings
 from perdure.audit.stability_store import UNIT, TaskValues
+from perdure.audit.subject import rebuilt_benchmark
 from perdure.errors import InputError
+from perdure.record import Record
 from tests.crashes import Crash, contents, crash_at_write
 
 SIDE = 6
@@ -392,6 +395,14 @@ def test_records_are_rebuilt_and_compared_by_pairs(runs):
     assert Audit.from_json(found.to_json()).to_json() == found.to_json()
 
 
+def test_a_record_trained_with_another_augmentation_is_rebuilt_with_it(tmp_path, runs):
+    benchmark = replace(tasks.load("split-digits", tasks=2, per_class=10), augmentation="crop")
+    run = learners.Run(benchmark, learners.get("naive"), "small-conv", training=learners.Training(epochs=1))
+    record = learners.execute(run, tmp_path / "crop")
+    assert rebuilt_benchmark(record).augmentation == "crop"
+    assert rebuilt_benchmark(Record.open(runs[0])).augmentation == tasks.load("split-digits").augmentation
+
+
 def test_a_single_record_is_trained_again_for_its_reference(runs):
     options = {"samples": 20, "per_task": 8, "background": 10}
     found = shapc(runs[0], retrain_reference=True, **options)
@@ -549,3 +560,47 @@ def test_command_line_with_checkpoints_of_your_own(perdure, tmp_path):
     assert as_json["mean"]["mean"] < 1
     assert "no record" in perdure("audit", path, "--shapc", code=2).stderr
     assert "are for --shapc" in perdure("audit", path, "--network", "own.py:make", code=2).stderr
+
+
+def test_a_learner_that_decides_by_distance_says_which_score_was_explained(tmp_path):
+    benchmark = tasks.load("split-digits", tasks=2, per_class=20)
+    training = learners.Training(epochs=2, lr=0.1)
+    run = learners.Run(benchmark, learners.get("icarl"), "small-conv", training=training, settings={"buffer": 40})
+    record = learners.execute(run, tmp_path / "icarl")
+    options = {"method": "gradient_x_input", "background": 10}
+    logits = shapc(record.path, per_task=10_000, **options)
+    decision = shapc(record.path, score="decision", per_task=8, **options)
+    assert logits.mean != decision.mean
+    assert logits.settings["explained"] == (
+        "the network's logit of the true class; the learner decides by nearest class mean"
+    )
+    assert "by which the learner decides (nearest class mean)" in decision.settings["explained"]
+    # Outcomes are the learner's own decisions: over all test samples, the accuracies of the record.
+    lost = logits.outcomes["forgotten"].n + logits.outcomes["still correct"].n
+    assert lost == round(record.table[0, 0] * len(benchmark.tasks[0].test))
+
+
+class Headed(nn.Module):
+    """An encoder and a head, as our networks have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 24), nn.ReLU()), nn.Linear(24, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def test_one_head_for_all_checkpoints_shows_the_encoder_alone(tmp_path):
+    torch.manual_seed(0)
+    first, other = Headed(), Headed()
+    new_head = {**first.state_dict(), **{name: value for name, value in other.state_dict().items() if "head" in name}}
+    path = folder(tmp_path / "heads", first, new_head)
+    own, shared = (audited(path, network=Headed, head=head) for head in ("own", "first"))
+    assert own.mean.mean < 0.9
+    assert shared.mean.mean == 1
+    # Outcomes stay the learner's own.
+    assert shared.outcomes["forgotten"].n == own.outcomes["forgotten"].n
+    assert "head of the sample's own step" in shared.settings["explained"]
+    with pytest.raises(InputError, match="no part named 'head'"):
+        audited(folder(tmp_path / "none", net(), net(3)), head="first")

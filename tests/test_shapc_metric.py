@@ -95,10 +95,15 @@ def test_many_shares_in_one_pass():
 
 
 def test_floating_share_does_not_lose_a_value():
-    # 0.3 * 10 is 2.9999999999999996: three values are important.
-    before = np.arange(10.0)[None]
-    after = np.array([[7, 8, 9, 0, 1, 2, 3, 4, 5, 6.0]])
-    assert metrics.shapc(before, after, top=0.3) == pytest.approx([slow_shapc(before, after, 0.3)])
+    # 0.29 * 100 is 28.999999999999996: 29 values are important, and the 29th largest differs.
+    before = np.arange(100.0)[None]
+    after = before.copy()
+    after[0, 71] = 0.5
+    found = metrics.shapc(before, after, top=0.29)[0]
+    weights = np.exp(-np.abs(before - after)[0] / 99)
+    expected = weights[72:].sum() / weights[70:].sum()
+    assert found == pytest.approx(expected)
+    assert metrics.shapc(before, after, top=0.28)[0] == 1
 
 
 @settings(max_examples=40, deadline=None)

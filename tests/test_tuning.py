@@ -3,15 +3,17 @@
 import json
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from perdure import Record, learners, tasks
+from perdure.audit import shapc
 from perdure.errors import InputError
 from perdure.learners.training import Training
 from perdure.learners.tuning import with_settings
-from perdure.reproduce import STUDIES, run_study, table, write_results
+from perdure.reproduce import STUDIES, memory_learners, run_study, shapc_table, table, write_results
 
 DIGITS = tasks.load("split-digits", per_class=20, validation=0.25)
 
@@ -132,3 +134,67 @@ def test_the_table_of_learners_is_made_by_one_call(tmp_path):
     assert rows[1].count("–") == 11  # a reference row has an average accuracy only
     naive = list((tmp_path / "small/naive").glob("seed-*"))
     assert len(naive) == 2
+
+
+def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tmp_path):
+    names = ("naive", "joint", "lwf", "icarl", "der++")
+    small = replace(
+        memory_learners.STUDIES["memory-small-conv"],
+        benchmark="split-digits",
+        learners=names,
+        per_class=12,
+        network="small-conv",
+        width=4,
+        training=Training(epochs=1, batch_size=4, lr=0.05),
+        seeds=2,
+        augmentation=None,
+        settings={"icarl": {"lr": 0.2, "buffer": 20}, "der++": {"buffer": 20}},
+    )
+    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    memory_learners.write_results([memory_learners.table(small, audit, tmp_path)], tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    rows = {line.split("`")[1]: line.split(" | ") for line in text.splitlines() if line.startswith("| `")}
+    assert list(rows) == list(names)
+    assert rows["naive"][-2] == "1.00"
+    assert rows["naive"][-1] == "1.00 |"
+    assert rows["joint"][-1] == "– |"
+    assert rows["lwf"][4:6] == ["0.196", "0.962"]  # the paper's Table 1
+    assert 2 < float(rows["der++"][-2]) <= 3  # three passes a step, but for the very first
+    assert float(rows["der++"][-1].split()[0]) > 1.3
+    assert Record.open(tmp_path / small.name / "icarl/seed-1").manifest.settings["lr"] == 0.2
+    means = {entry.learner: entry.measures["average_accuracy"].mean for entry in audit.learners}
+    paper = {"lwf": 0.196, "icarl": 0.632, "der++": 0.734}
+    reversals = sum((means[a] - means[b]) * (paper[a] - paper[b]) < 0 for a, b in combinations(paper, 2))
+    assert f"Of 3 pairs {reversals} stand the other way round" in text
+
+
+def test_the_stability_of_the_study_is_audited_from_its_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(shapc_table, "OPTIONS", {"samples": 10, "per_task": 8, "background": 10})
+    small = replace(
+        memory_learners.STUDIES["memory-small-conv"],
+        benchmark="split-digits",
+        learners=("naive", "joint", "lwf", "der++"),
+        per_class=12,
+        network="small-conv",
+        width=4,
+        training=Training(epochs=1, batch_size=4, lr=0.05),
+        seeds=2,
+        augmentation=None,
+        settings={"der++": {"buffer": 20}},
+    )
+    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    shapc_table.write_results([shapc_table.table(small, audit, tmp_path)], tmp_path / "page.md")
+    lines = (tmp_path / "page.md").read_text().splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| `")]
+    assert [row[0] for row in rows] == [f"| `{name}`" for name in ("naive", "lwf", "der++")] * 2
+    assert rows[1][-2:] == ["0.251", "0.120 |"]  # the paper's Table 1
+    assert rows[4][-1].startswith("0.187, 0.231; 0.285")  # the paper's Table 2
+    results = [shapc_of(tmp_path / small.name / "lwf" / f"seed-{seed}") for seed in range(2)]
+    assert rows[1][3].startswith(f"{sum(one.mean.mean for one in results) / 2:.3f}")
+    assert rows[4][3] == f"{sum(one.sensitivity[0.3][0].mean for one in results) / 2:.3f}"
+    assert any(line.startswith("By SHAPC-Mean: ") and line.endswith("of 1 pairs as in the paper.") for line in lines)
+    assert (tmp_path / small.name / "stability-bars.png").exists()
+
+
+def shapc_of(path):
+    return shapc(path, samples=10, per_task=8, background=10)

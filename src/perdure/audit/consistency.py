@@ -22,7 +22,7 @@ from perdure import explain
 from perdure.audit.stability_settings import FloatArray, Settings
 from perdure.metrics.shapc import shapc_at_shares
 
-Halves = tuple[FloatArray, FloatArray]
+Halves = tuple[NDArray[Any], NDArray[Any]]
 
 
 def halves(network: nn.Module, x: Tensor, target: Any, background: Tensor, settings: Settings) -> Halves:
@@ -46,8 +46,8 @@ def halves(network: nn.Module, x: Tensor, target: Any, background: Tensor, setti
     return arrays[0], arrays[-1]
 
 
-def _as_planes(maps: Tensor) -> FloatArray:
-    array: FloatArray = maps.detach().cpu().double().numpy()
+def _as_planes(maps: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = maps.detach().cpu().numpy()
     return array[:, :, None, :] if array.ndim == 3 else array
 
 

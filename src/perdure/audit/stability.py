@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ from perdure.audit.stability_results import (
 )
 from perdure.audit.stability_settings import Settings
 from perdure.audit.stability_store import UNIT, Store, TaskValues, as_json, value_names
-from perdure.audit.subject import NetworkMaker, Subject, subject_of
+from perdure.audit.subject import NetworkMaker, Subject, subject_of, take_head
 from perdure.errors import InputError, nearest
 from perdure.metrics import Interval
 from perdure.record.files import alone, remove_litter
@@ -153,7 +153,7 @@ class Flight:
             if len(rows) and (not done or (self.keep_maps and not self.store.has_maps(tau, number * UNIT))):
                 unit = self._unit(tau, rows, number * UNIT)
                 if not done:
-                    self.store.tasks[tau] = self.store.tasks[tau].first(number * UNIT).joined(unit)
+                    self.store.tasks[tau] = self.store.tasks[tau].joined(unit)
                     self._save_now_and_then()
             if progress is not None:
                 progress(number * len(self.orders) + place + 1, rounds * len(self.orders), None)
@@ -167,12 +167,12 @@ class Flight:
         """Explain some samples of a task under its own network and each of the others, one network at a time."""
         task, settings = self.subject.curriculum[tau], self.store.settings
         labels = self.subject.data.labels(task)[rows]
-        before, decided = self._explained(self.subject, tau, task, rows)
+        before, decided = self._explained(self.subject, tau, tau, rows)
         found = {name: np.full((len(rows), len(self.store.others[tau])), np.nan) for name in value_names(settings)}
         predicted = [decided]
         kept = {"after": {tau: before}}
         for column, step in enumerate(self.store.others[tau]):
-            after, decided = self._explained(self.other, step, task, rows)
+            after, decided = self._explained(self.other, step, tau, rows)
             predicted.append(decided)
             keys = np.asarray(rows) + (task << 32)
             for name, values in pair_values(before, after, keys, settings).items():
@@ -183,16 +183,18 @@ class Flight:
             self._keep(tau, first, task, rows, labels, np.stack(predicted, axis=1), kept["after"])
         return TaskValues(np.asarray(rows), labels, np.stack(predicted, axis=1), found)
 
-    def _explained(self, subject: Subject, step: int, task: int, rows: Any) -> tuple[Halves, Any]:
-        """Return the maps of some samples after a step, and what the learner decides for them."""
-        settings = self.store.settings
+    def _explained(self, subject: Subject, step: int, tau: int, rows: Any) -> tuple[Halves, Any]:
+        """Return the maps of some samples of step tau after a step, and what the learner decides for them."""
+        task, settings = self.subject.curriculum[tau], self.store.settings
         network = subject.load(step)
         rule = network if subject.decides_by == "logits" else subject.load_decision(step)
         x = subject.data.inputs(task, rows).to(_device(network))
         background = subject.data.background(task, settings.background, settings.seed).to(x.device)
         decided = predictions(rule, x, subject.candidates(step, task))
         target = subject.data.labels(task)[rows] if settings.target == "label" else decided
-        explained: nn.Module = rule if settings.score == "decision" else network
+        if settings.head == "first":
+            take_head(network, self.subject.load(tau))
+        explained = rule if settings.score == "decision" else network
         try:
             return halves(explained, x, target, background, settings), decided
         except InputError as error:
@@ -291,6 +293,8 @@ def _result(
 
 
 def _explained_in_words(subject: Subject, settings: Settings) -> str:
+    if settings.head == "first":
+        return f"{_explained_in_words(subject, replace(settings, head='own'))}, by the head of the sample's own step"
     whose = "the true class" if settings.target == "label" else "the class each network decides for"
     if subject.decides_by == "logits":
         return f"the logit of {whose}"

@@ -14,6 +14,7 @@ from perdure.metrics.shapc import TOP
 FloatArray = NDArray[np.float64]
 Target = Literal["label", "predicted"]
 Score = Literal["logits", "decision"]
+Head = Literal["own", "first"]
 QUANTITIES = ("shapc", "independent", "ceiling", "floor", "doubled")
 DRAWING = ("expected_gradients", "shapley", "lime")
 """Methods whose maps are drawn; the others give the same map for both halves."""
@@ -26,7 +27,8 @@ class Settings:
 
     ``samples`` is the whole budget of one sample and one network: gradients for expected gradients, permutations for Shapley
     values; each half gets one half of it. ``background`` is the number of samples to compare with. ``variant="authors"``
-    sums the channels and divides by the range, as the authors' code does.
+    sums the channels and divides by the range, as the authors' code does. ``head="first"`` explains every later network
+    with the head of the sample's own step, so that only what the encoder changed is seen.
     """
 
     method: str = "expected_gradients"
@@ -34,6 +36,7 @@ class Settings:
     top: float = TOP
     target: Target = "label"
     score: Score = "logits"
+    head: Head = "own"
     background: int = 100
     variant: Literal["paper", "authors"] = "paper"
     layer: str | None = None
@@ -45,6 +48,7 @@ class Settings:
         for name, choices in (
             ("target", ("label", "predicted")),
             ("score", ("logits", "decision")),
+            ("head", ("own", "first")),
             ("variant", ("paper", "authors")),
         ):
             given = getattr(self, name)
@@ -52,6 +56,8 @@ class Settings:
                 raise InputError(f"{name}: unknown name {given!r}, {nearest(str(given), list(choices))}")
         if self.samples < 2 and self.draws:
             raise InputError(f"samples: expected at least 2, one for each half, got {self.samples}")
+        if self.score == "decision" and self.head == "first":
+            raise InputError("head='first' exchanges the network's last layer, which score='decision' does not use")
         if not 0 < self.top <= 1:
             raise InputError(f"top: expected a share above 0 and up to 1, got {self.top!r}")
 

@@ -141,17 +141,6 @@ class Store:
         return (self.folder / MAPS / f"task-{tau + 1:02d}-from-{first + 1:05d}.safetensors").exists()
 
 
-def kept_maps(folder: Path) -> dict[tuple[int, int], dict[str, NDArray[Any]]]:
-    """Return the units of maps in a SHAPC folder: (tau, first place), 0-based, and their arrays; none if it is gone."""
-    from safetensors.numpy import load_file  # noqa: PLC0415  (looking at maps needs no torch)
-
-    found = {}
-    for file in sorted((folder / MAPS).glob("task-*-from-*.safetensors")):
-        _, tau, _, first = file.stem.split("-")
-        found[int(tau) - 1, int(first) - 1] = load_file(file)
-    return found
-
-
 def _blank(later: int, names: Sequence[str]) -> TaskValues:
     one = np.zeros(1, dtype=np.int64)
     return TaskValues(

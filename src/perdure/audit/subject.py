@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from perdure.record import Record
 from perdure.record.schema import MANIFEST
 from perdure.record.tensors import load_tensors
 from perdure.tasks import Benchmark
+from perdure.tasks.benchmark import Augmentation
 
 NetworkMaker = Callable[[], nn.Module]
 _REBUILT = ("scenario", "seed", "order_seed", "curriculum", "per_class", "validation", "tasks")
@@ -97,9 +98,14 @@ def rebuilt_benchmark(record: Record, data_dir: Path | None = None) -> Benchmark
         )
     given = {name: about[name] for name in _REBUILT if name in about}
     benchmark = tasks.load(about["source"], data_dir=data_dir, **given)
-    if "fingerprint" in about and about["fingerprint"] != benchmark.fingerprint():
-        raise InputError(f"{record.path}: the data of {about['source']} are not those the record was made with")
-    return benchmark
+    if "fingerprint" not in about:
+        return benchmark
+    # A run may augment its images otherwise than the benchmark does by itself; the fingerprint tells how it did.
+    for augmentation in (benchmark.augmentation, *get_args(Augmentation)):
+        candidate = replace(benchmark, augmentation=augmentation)
+        if candidate.fingerprint() == about["fingerprint"]:
+            return candidate
+    raise InputError(f"{record.path}: the data of {about['source']} are not those the record was made with")
 
 
 def rebuilt_network(record: Record, benchmark: Benchmark, step: int) -> nn.Module:
@@ -123,6 +129,14 @@ def filled(network: nn.Module, state: Mapping[str, Tensor], what: str) -> nn.Mod
         reason = str(error).splitlines()[-1].strip()
         raise InputError(f"{what} does not fit the network ({reason})") from None
     return network.eval()
+
+
+def take_head(network: nn.Module, other: nn.Module) -> None:
+    """Give a network the head of another."""
+    own, given = getattr(network, "head", None), getattr(other, "head", None)
+    if not isinstance(own, nn.Module) or not isinstance(given, nn.Module):
+        raise InputError("head: the network has no part named 'head' that could be exchanged")
+    own.load_state_dict(given.state_dict())
 
 
 def _of_record(

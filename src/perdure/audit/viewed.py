@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.audit.stability_maps import kept_samples
 from perdure.audit.stability_results import ShapcResult
-from perdure.audit.stability_store import kept_maps
 
 if TYPE_CHECKING:
     from perdure.audit.results import Audit
@@ -70,29 +69,14 @@ def viewed_samples(audit: Audit, most: int = MOST) -> tuple[ViewedSample, ...]:
 
 def _add(found: dict[tuple[int, int], _Found], result: ShapcResult, names: Sequence[str]) -> bool:
     """Add the maps of one run, and say whether there were any."""
-    units = kept_maps(Path(result.folder)) if result.folder else {}
-    any_pictures = False
-    for (tau, first), arrays in units.items():
-        if "pictures" not in arrays:
-            continue
-        any_pictures = True
-        task = result.curriculum[tau]
-        steps = sorted(int(name[6:8]) - 1 for name in arrays if name.endswith(".A"))
-        for row, sample in enumerate(arrays["sample"]):
-            label = _class(int(arrays["label"][row]), names)
-            one = found.setdefault((task, int(sample)), _Found(_picture(arrays["pictures"][row]), label, first + row))
-            for column, step in enumerate(steps):
-                place = (result.learner, step)
-                one.maps[place] = _pixels(arrays, step, row)
-                one.predictions[place] = _class(int(arrays["predicted"][row, column]), names)
-    return any_pictures
-
-
-def _pixels(arrays: Mapping[str, NDArray[Any]], step: int, row: int) -> NDArray[np.float64]:
-    """Return the map of both halves of the budget together, summed over channels."""
-    whole = (arrays[f"after-{step + 1:02d}.A"][row].astype(np.float64) + arrays[f"after-{step + 1:02d}.B"][row]) / 2
-    summed: NDArray[np.float64] = whole.sum(axis=0) if whole.ndim == 3 else whole
-    return summed
+    counts: dict[int, int] = {}
+    for kept in kept_samples(result) if result.folder else ():
+        place = counts[kept.step] = counts.get(kept.step, 0) + 1
+        key = (result.curriculum[kept.step], kept.sample)
+        one = found.setdefault(key, _Found(_picture(kept.picture), _class(kept.label, names), place))
+        one.maps |= {(result.learner, step): values.astype(np.float64) for step, values in kept.maps.items()}
+        one.predictions |= {(result.learner, step): _class(unit, names) for step, unit in kept.predicted.items()}
+    return bool(counts)
 
 
 def _picture(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:

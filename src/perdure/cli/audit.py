@@ -52,6 +52,10 @@ def audit(
         str,
         typer.Option(help="logits, or decision: what a learner like icarl decides by.", rich_help_panel=_PANEL),
     ] = "logits",
+    head: Annotated[
+        str,
+        typer.Option(help="own, or first: of the sample's own step, to see the encoder alone.", rich_help_panel=_PANEL),
+    ] = "own",
     background: Annotated[
         int, typer.Option(help="Training samples of the task to compare with.", min=1, rich_help_panel=_PANEL)
     ] = 100,
@@ -109,6 +113,7 @@ def audit(
         "top": top,
         "target": target,
         "score": score,
+        "head": head,
         "background": background,
         "variant": variant,
         "layer": layer,

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from perdure.cli.options import numbers
-from perdure.errors import InputError
+from perdure.cli.options import check_device, numbers
+from perdure.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from perdure.tasks import Benchmark
@@ -41,10 +41,16 @@ def explain(
     players: Annotated[
         str | None, typer.Option(help="Shapley and LIME: pixels, features, grid or superpixels.")
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="What is masked takes: mean, zero or blur. By default the mean; integrated gradients: zero."),
+    ] = None,
     estimator: Annotated[str, typer.Option(help="Shapley: antithetic, castro, leverage or gradient.")] = "antithetic",
     seed: Annotated[int, typer.Option(help="Seed of all draws.", min=0)] = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are, or go.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows that go through the network at once.", min=1)] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps, ...")] = "cpu",
+    picture: Annotated[str, typer.Option("--format", help="Of the picture: png, svg or pdf.")] = "png",
     out: Annotated[
         Path | None, typer.Option(help="Where maps and picture go; by default explain/ in the record.")
     ] = None,
@@ -59,46 +65,58 @@ def explain(
     from perdure.audit.subject import rebuilt_benchmark, rebuilt_network  # noqa: PLC0415
     from perdure.record import Record  # noqa: PLC0415
 
+    _check_format(picture)
+    check_device(device)
     opened = Record.open(record)
     chosen = _methods(method, room.method_names())
+    data = rebuilt_benchmark(opened, data_dir)
     if not opened.manifest.checkpoints:
         raise InputError(f"{record}: no checkpoint was kept, so there is no network to explain")
-    data = rebuilt_benchmark(opened, data_dir)
     network = rebuilt_network(opened, data, max(opened.manifest.checkpoints) if step is None else step - 1)
     x, labels, others = _inputs(data, task, numbers(samples, "--samples"), background)
     wanted = _target(target, labels, data.outputs)
     console = Console(stderr=True)
     maps: dict[str, Any] = {}
     refused: dict[str, str] = {}
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        for name in chosen:
-            line = bar.add_task(name, total=len(x))
-            try:
-                maps[name] = room.attribute(
-                    network,
-                    x,
-                    wanted,
-                    name,
-                    background=others,
-                    samples=budget,
-                    seed=seed,
-                    layer=layer,
-                    reduce="pixels",
-                    batch_size=batch_size,
-                    players=players,
-                    estimator=estimator,
-                    progress=partial(_show, bar, line),
-                )
-            except InputError as error:
-                if len(chosen) == 1:
-                    raise
-                refused[name] = str(error)
-    written = _write(out or record / "explain", x, labels, maps, data)
+    try:
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+            for name in chosen:
+                line = bar.add_task(name, total=len(x))
+                try:
+                    maps[name] = room.attribute(
+                        network.to(device),
+                        x,
+                        wanted,
+                        name,
+                        background=others,
+                        samples=budget,
+                        seed=seed,
+                        layer=layer,
+                        baseline=baseline,
+                        reduce="pixels",
+                        batch_size=batch_size,
+                        players=players,
+                        estimator=estimator,
+                        progress=partial(_show, bar, line),
+                    )
+                except InputError as error:
+                    if len(chosen) == 1:
+                        raise
+                    refused[name] = str(error)
+    finally:  # what is finished is kept, whatever ends the work
+        written = _write(out or record / "explain", x, labels, maps, data, picture) if maps else []
     _tell(written, maps, refused, as_json)
 
 
 def _show(bar: Progress, line: TaskID, done: int, total: int) -> None:
     bar.update(line, completed=done, total=total)
+
+
+def _check_format(word: str) -> None:
+    from perdure.figures.style import FORMATS  # noqa: PLC0415
+
+    if word not in FORMATS:
+        raise InputError(f"--format {word}: {nearest(word, list(FORMATS))}")
 
 
 def _methods(asked: list[str] | None, known: list[str]) -> list[str]:
@@ -139,7 +157,7 @@ def _target(word: str, labels: Any, outputs: int) -> Any:
     return int(word) - 1
 
 
-def _write(folder: Path, x: Any, labels: Any, maps: dict[str, Any], data: Benchmark) -> list[Path]:
+def _write(folder: Path, x: Any, labels: Any, maps: dict[str, Any], data: Benchmark, picture: str) -> list[Path]:
     import numpy as np  # noqa: PLC0415
 
     from perdure import figures  # noqa: PLC0415
@@ -152,7 +170,7 @@ def _write(folder: Path, x: Any, labels: Any, maps: dict[str, Any], data: Benchm
         names = [data.class_names[label] if data.class_names else str(label + 1) for label in labels[:SHOWN]]
         shown = {name: value[:SHOWN] for name, value in arrays.items()}
         written.append(
-            figures.save(figures.attribution_panels(list(x[:SHOWN]), shown, labels=names), folder / "maps.png")
+            figures.save(figures.attribution_panels(list(x[:SHOWN]), shown, labels=names), folder / f"maps.{picture}")
         )
     return written
 

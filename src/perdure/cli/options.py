@@ -78,3 +78,14 @@ def own_function(text: str) -> Callable[..., Any]:
     if not callable(function):
         raise InputError(f"{text}: {place} has no function {name!r}")
     return cast(Callable[..., Any], function)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that this machine or this build of torch does not have."""
+    import torch  # noqa: PLC0415
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"--device {device}: it cannot be used here ({reason})") from None

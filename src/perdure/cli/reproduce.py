@@ -10,34 +10,45 @@ from rich.console import Console
 
 
 def reproduce(
-    target: Annotated[Literal["classic-learners"], typer.Argument(help="What to reproduce.")],
+    target: Annotated[
+        Literal["classic-learners", "memory-learners", "shapc"], typer.Argument(help="What to reproduce.")
+    ],
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are.")] = None,
     out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("runs/reproduce"),
-    page: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results/learners.md"),
+    page: Annotated[
+        Path | None, typer.Option(help="The page to write; by default the target's own in docs/results/.")
+    ] = None,
     only: Annotated[
-        str | None, typer.Option(help="One study only: split-mnist, cifar10-small or cifar10-small-task.")
+        str | None,
+        typer.Option(
+            help="One study only: split-mnist, cifar10-small or cifar10-small-task of the classic learners, "
+            "memory-small-conv or memory-resnet18 of the memory learners."
+        ),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
-    """Tune and train the twelve classic learners and write their table.
+    """Train learners and write their table beside the published one.
 
-    It can be stopped and repeated: finished runs and trials are kept.
+    classic-learners tunes and trains the twelve classic learners; memory-learners trains the nine methods of the SHAPC
+    paper's Table 1, and shapc audits whether they keep their reasons. It can be stopped and repeated: finished runs,
+    trials and samples are kept.
     """
     import torch  # noqa: PLC0415
 
     from perdure.cli.progress import RunProgress  # noqa: PLC0415
     from perdure.errors import InputError, nearest  # noqa: PLC0415
-    from perdure.reproduce import STUDIES, run_study, table, write_results  # noqa: PLC0415
+    from perdure.reproduce import TARGETS, run_study  # noqa: PLC0415
 
-    if only is not None and only not in STUDIES:
-        raise InputError(f"--only {only}: {nearest(only, list(STUDIES))}")
+    chosen = TARGETS[target]
+    if only is not None and only not in chosen.studies:
+        raise InputError(f"--only {only}: {nearest(only, list(chosen.studies))}")
     torch.set_num_threads(threads)
     console = Console(stderr=True)
     sections = []
-    for name, study in STUDIES.items():
+    for name, study in chosen.studies.items():
         if only in (None, name):
             console.print(f"{target}: {study.title}", highlight=False)
             audit = run_study(study, data_dir, out, lambda label: RunProgress(label, console, tells_tasks=False))
-            sections.append(table(study, audit, out))
-    write_results(sections, page)
-    typer.echo(page)
+            sections.append(chosen.table(study, audit, out))
+    chosen.write_results(sections, page or chosen.page)
+    typer.echo(page or chosen.page)

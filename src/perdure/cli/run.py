@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from perdure.cli.options import assignments, numbers, own_function
+from perdure.cli.options import assignments, check_device, numbers, own_function
 from perdure.errors import InputError
 
 Scenario = Literal["class", "task", "domain"]
@@ -80,7 +80,7 @@ def run(
     if network and ":" in network and width is not None:
         raise InputError("--width is for our networks; set it inside your own function")
     _set_threads(threads)
-    _check_device(device)
+    check_device(device)
     visits = numbers(curriculum, "--curriculum")
     given: dict[str, Any] = {
         "epochs": epochs,
@@ -181,16 +181,6 @@ def _set_threads(threads: int | None) -> None:
 
     if threads is not None:
         torch.set_num_threads(threads)
-
-
-def _check_device(device: str) -> None:
-    import torch  # noqa: PLC0415
-
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"--device {device}: it cannot be used here ({reason})") from None
 
 
 def _list_all(as_json: bool) -> None:

@@ -9,6 +9,7 @@ from perdure.explain.game import NetworkGame, layer_output
 from perdure.explain.pilot import choose_estimator
 from perdure.explain.players import Players, features, grid, own_players, pixels, superpixels
 from perdure.explain.shapley import ESTIMATORS, Shapley, shapley
+from perdure.explain.sharing import quick_game
 
 __all__ = [
     "ESTIMATORS",
@@ -34,6 +35,7 @@ __all__ = [
     "method_names",
     "own_players",
     "pixels",
+    "quick_game",
     "shapley",
     "superpixels",
 ]

@@ -19,17 +19,20 @@ from perdure.explain.expected_gradients import expected_gradients as run_expecte
 from perdure.explain.keeping import kept_as_it_was
 from perdure.explain.lime import lime
 from perdure.explain.lrp import lrp
-from perdure.explain.players import Players
+from perdure.explain.players import SHARED_BY_CHANNELS, Players, players_of
 from perdure.explain.request import Progress, Request
 from perdure.explain.shapley_maps import exact_shapley_maps, shapley_maps
 from perdure.explain.targets import outputs_of, resolve_targets
 
-Reduction = Literal["sum", "largest", "same"]
+Reduction = Literal["sum", "largest", "same", "players"]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to explain, and how channels become one value a pixel: summed, the largest magnitude, or all the same."""
+    """A way to explain, and how channels become one value a pixel.
+
+    Summed, the largest magnitude, any (where all are the same), or the sum over the players that meet at the pixel.
+    """
 
     explain: Callable[[Request], Tensor]
     pixels: Reduction = "sum"
@@ -42,11 +45,11 @@ _METHODS = {
     "guided_backprop": Method(methods.guided_backprop),
     "lrp": Method(lrp),
     "deepshap": Method(methods.deepshap),
-    "lime": Method(lime, "same"),
+    "lime": Method(lime, "players"),
     "gradcam": Method(methods.gradcam, "same"),
     "expected_gradients": Method(lambda request: run_expected_gradients(request).values),
-    "shapley": Method(shapley_maps, "same"),
-    "exact_shapley": Method(exact_shapley_maps, "same"),
+    "shapley": Method(shapley_maps, "players"),
+    "exact_shapley": Method(exact_shapley_maps, "players"),
 }
 
 
@@ -98,7 +101,7 @@ def attribute(
 
     maps = _explained(asked, run)
     check_finite(maps, 0, f"the map of method {method!r}")
-    return like(_reduced(maps, chosen.pixels) if reduce else maps, x)
+    return like(_reduced(maps, chosen.pixels, players) if reduce else maps, x)
 
 
 def expected_gradients(
@@ -212,10 +215,21 @@ def _layer_name(model: nn.Module, layer: str | nn.Module | None) -> str | None:
     return layer
 
 
-def _reduced(maps: Tensor, pixels: Reduction) -> Tensor:
+def _reduced(maps: Tensor, pixels: Reduction, players: Any) -> Tensor:
     """Join the channels; the columns of a table are joined already."""
     if maps.dim() < 3:
         return maps.abs() if pixels == "largest" else maps
     if pixels == "largest":
         return maps.abs().amax(dim=1)
-    return maps.sum(dim=1) if pixels == "sum" else maps[:, 0]
+    if pixels == "same" or (pixels == "players" and (players is None or players in SHARED_BY_CHANNELS)):
+        return maps[:, 0]
+    if pixels == "players":
+        return (maps * _first_of_its_player(players_of(players, maps[0]).labels).to(maps)).sum(dim=1)
+    return maps.sum(dim=1)
+
+
+def _first_of_its_player(labels: Tensor) -> Tensor:
+    """Say of each variable whether no channel before it has the same player at the same place."""
+    earlier = torch.ones(len(labels), len(labels), dtype=torch.bool).tril(-1)
+    same = labels[:, None] == labels[None]
+    return ~(same & earlier.reshape(*earlier.shape, *[1] * (labels.dim() - 1))).any(dim=1)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from perdure.errors import InputError
+from perdure.explain.arrays import as_rows, check_finite, place_of
 from perdure.explain.lrp import ACTIVATIONS as LRP_ACTIVATIONS
 from perdure.explain.lrp import AVERAGING, WEIGHTED
 from perdure.explain.methods import DEEPLIFT_MODULES
@@ -72,12 +73,12 @@ class Inspection:
                 raise InputError(f"method {method!r}: {finding}")
 
 
-def check_network(model: nn.Module, x: Tensor) -> tuple[Finding, ...]:
+def check_network(model: nn.Module, x: Any) -> tuple[Finding, ...]:
     """Return everything in a network that would make a method wrong, with its remedy; an empty tuple if nothing would."""
     from perdure.explain.keeping import kept_as_it_was  # noqa: PLC0415
 
     with kept_as_it_was(model), torch.inference_mode(False):
-        return inspect_network(model, x.detach().clone()).findings
+        return inspect_network(model, as_rows(x, "x", *place_of(model, x))).findings
 
 
 def inspect_network(model: nn.Module, x: Tensor) -> Inspection:
@@ -88,6 +89,7 @@ def inspect_network(model: nn.Module, x: Tensor) -> Inspection:
     rows = x[:2] if len(x) > 1 else torch.cat([x[:1], torch.zeros_like(x[:1])])
     seen, output = observe(model, rows)
     scores = checked_shape(output, len(rows))
+    check_finite(scores[: len(x)].detach(), 0, "the network's output")
     additions = frozenset(_additions(seen.operations))
     findings = [
         *_randomness(seen),

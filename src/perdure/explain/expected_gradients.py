@@ -145,7 +145,8 @@ class _Total:
 
     def __init__(self, like: Tensor, draws: Draws) -> None:
         self.draws = draws
-        self.mean = torch.zeros_like(like, dtype=torch.float64)
+        exact = torch.float32 if like.device.type == "mps" else torch.float64  # Apple's GPUs have no doubles
+        self.mean = torch.zeros_like(like, dtype=exact)
         self.spread, self.cross = torch.zeros_like(self.mean), torch.zeros_like(self.mean)
         self.first, self.last = self.mean, self.mean
         changes = draws.background[1:] != draws.background[:-1]
@@ -157,16 +158,16 @@ class _Total:
 
     def add(self, start: int, rows: Tensor) -> None:
         """Take the points ``start``, ``start + 1``, ... of this sample; they come in order."""
-        rows = rows.detach().double()
+        rows = rows.detach().to(self.mean)
         span = slice(start, start + len(rows))
-        weight = torch.from_numpy(self.draws.weight[span]).to(rows.device)
+        weight = torch.from_numpy(self.draws.weight[span]).to(rows)
         self.mean = self.mean + torch.tensordot(weight, rows, dims=1)
         if self.draws.repeats < 2:
             self.spread = self.spread + torch.tensordot(weight**2, rows**2, dims=1)
             self.cross = self.cross + torch.tensordot(weight**2, rows, dims=1)
             return
         before = torch.cat([self.last[None], rows[:-1]])
-        inner = torch.from_numpy(~self.opens[span] * self.step_weight[span]).to(rows.device)
+        inner = torch.from_numpy(~self.opens[span] * self.step_weight[span]).to(rows)
         self.spread = self.spread + torch.tensordot(inner, (rows - before) ** 2, dims=1) + self._wraps(span, rows)
         self.last = rows[-1]
 
@@ -178,7 +179,7 @@ class _Total:
             firsts = torch.cat([self.first[None], firsts])
         if len(firsts) > len(ends):
             self.first = firsts[-1]
-        weight = torch.from_numpy(WRAP * self.step_weight[span][ends]).to(rows.device)
+        weight = torch.from_numpy(WRAP * self.step_weight[span][ends]).to(rows)
         steps: Tensor = (rows[ends] - firsts[: len(ends)]) ** 2
         wraps: Tensor = torch.tensordot(weight, steps, dims=1)
         return wraps

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 TOLERANCE = 1e-5
 WIDE = 16  # channels from which convolutions gain by the layout; narrow ones lose (measured on LeNet)
@@ -23,7 +23,7 @@ def quick_copy(model: nn.Module, probe: Tensor) -> nn.Module:
     than 1e-5. The network given is not touched.
     """
     try:
-        folded = copy.deepcopy(model)
+        folded = copy.deepcopy(model).requires_grad_(False)
     except (RuntimeError, TypeError, NotImplementedError):  # a network that holds graph tensors or open files
         return model
     with torch.no_grad():
@@ -31,7 +31,7 @@ def quick_copy(model: nn.Module, probe: Tensor) -> nn.Module:
         for first, norm in _pairs(folded, probe):
             _fold(folded, first, norm)
         if not _same(folded, probe, expected):
-            folded = copy.deepcopy(model)
+            folded = copy.deepcopy(model).requires_grad_(False)
         return _channels_last(folded, probe, expected)
 
 
@@ -39,8 +39,10 @@ def _channels_last(model: nn.Module, probe: Tensor, expected: Tensor) -> nn.Modu
     channels = [module.in_channels for module in model.modules() if isinstance(module, nn.Conv2d)]
     if probe.dim() != 4 or not channels or median(channels) < WIDE:
         return model
-    laid_out = ChannelsLast(copy.deepcopy(model))
-    return laid_out if _same(laid_out, probe, expected) else model
+    laid_out = ChannelsLast(model)
+    if _same(laid_out, probe, expected):
+        return laid_out
+    return model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload, no-any-return]
 
 
 class ChannelsLast(nn.Module):
@@ -93,12 +95,11 @@ def _pairs(model: nn.Module, probe: Tensor) -> list[tuple[str, str]]:
 
 
 def _fold(model: nn.Module, first: str, norm: str) -> None:
-    layer, batch_norm = model.get_submodule(first), model.get_submodule(norm)
-    if isinstance(layer, nn.Linear):
-        fused: nn.Module = fuse_linear_bn_eval(layer.eval(), cast(Any, batch_norm.eval()))
-    else:
-        fused = fuse_conv_bn_eval(cast(nn.Conv2d, layer.eval()), cast(Any, batch_norm.eval()))
-    model.set_submodule(first, fused)
+    """Put a norm's scale and shift into the weights of the layer before it."""
+    layer, batch_norm = cast(Any, model.get_submodule(first)), cast(Any, model.get_submodule(norm))
+    fuse: Any = fuse_linear_bn_weights if isinstance(layer, nn.Linear) else fuse_conv_bn_weights
+    statistics = (batch_norm.running_mean, batch_norm.running_var, batch_norm.eps)
+    layer.weight, layer.bias = fuse(layer.weight, layer.bias, *statistics, batch_norm.weight, batch_norm.bias)
     model.set_submodule(norm, nn.Identity())
 
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from perdure.errors import InputError
 from perdure.explain.arrays import check_finite, rows_per_batch
-from perdure.explain.folding import quick_copy
 from perdure.explain.players import Players
 
 FloatArray = NDArray[np.float64]
@@ -64,7 +63,7 @@ class NetworkGame:
             for part in torch.split(rows, self.batch_size):
                 shown = self._spread(part.to(self.sample.device))
                 values.append(self._scores(torch.where(shown, self.sample, self.baseline)))
-        return torch.cat(values).double().cpu().numpy()
+        return torch.cat(values).cpu().double().numpy()
 
     def gradients(self, weights: Any) -> FloatArray:
         """Return (m, players): the derivative of the output by each player's share, at these shares."""
@@ -75,7 +74,7 @@ class NetworkGame:
             point = (self.baseline + self._spread(part) * difference).requires_grad_()
             (gradient,) = torch.autograd.grad(self._scores(point).sum(), point)
             found.append(self._gather(gradient * difference))
-        return torch.cat(found).double().cpu().numpy()
+        return torch.cat(found).cpu().double().numpy()
 
     def _spread(self, rows: Tensor) -> Tensor:
         if self._by_position:  # a view instead of a copy for every channel
@@ -91,6 +90,10 @@ class NetworkGame:
         else:
             with _replaced(self.layer, rows):
                 scores = self.model(self._source().expand(len(rows), *self._source().shape))
+        return self._checked(scores)
+
+    def _checked(self, scores: Tensor) -> Tensor:
+        """Return the target's scores, refusing what is not finite."""
         chosen: Tensor = scores[:, self.target]
         check_finite(chosen.detach().reshape(1, -1), self.index, "the network's output for a coalition")
         return chosen
@@ -99,22 +102,6 @@ class NetworkGame:
         if self.source is None:
             raise InputError("game: players that are units of a layer need source=, the network's input")
         return self.source
-
-
-def quick_game(game: NetworkGame) -> NetworkGame:
-    """Return the same game on a copy of the network that is sooner done, if the outputs agree to 1e-5."""
-    if game.layer is not None:
-        return game
-    probe = torch.stack([game.sample, game.baseline, (game.sample + game.baseline) / 2])[: game.batch_size]
-    return NetworkGame(
-        quick_copy(game.model, probe),
-        game.sample,
-        game.target,
-        game.labels,
-        game.baseline,
-        batch_size=game.batch_size,
-        index=game.index,
-    )
 
 
 def layer_output(model: nn.Module, layer: nn.Module, source: Tensor) -> Tensor:

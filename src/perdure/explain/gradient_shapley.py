@@ -48,6 +48,8 @@ measured, the trapezoid rule with all players' slopes is better at equal cost on
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,7 @@ from perdure.explain.values import FloatArray
 GRADIENT_COST = 3  # evaluations: one forward pass, and a backward pass that costs two
 SMALLEST_BLOCK, LARGEST_BLOCK = 2, 16
 PILOT_PASSES = 2
+ROUNDS = 17  # with a wanted standard error, from 1/256 of the work on, each with 1.4 times the work so far
 
 
 def gradient_shapley(value: Any, players: int, budget: Budget, seed: int) -> Shapley:
@@ -85,16 +88,23 @@ def gradient_shapley(value: Any, players: int, budget: Budget, seed: int) -> Sha
     for half in halves:
         half.go_on(PILOT_PASSES, 1)
     plans = [other.split((budget.evaluations - least) // 2) for other in reversed(halves)]
-    for half, (passes, pairs) in zip(halves, plans, strict=True):
-        half.go_on(passes, 0)
-        for part in _parts(pairs, levels.pairs_together):
-            if _enough(halves, budget):
-                break
-            half.go_on(0, part)
+    for share in _shares(budget):
+        if _enough(halves, budget):
+            break
+        for half, (passes, pairs) in zip(halves, plans, strict=True):
+            half.go_on(
+                PILOT_PASSES + math.ceil(share * passes) - len(half.totals),
+                1 + math.ceil(share * pairs) - len(half.pairs),
+            )
     values = (halves[0].values() + halves[1].values()) / 2
     spent = levels.fixed_cost + sum(half.spent for half in halves)
     walks = 2 * sum(len(half.pairs) for half in halves)
     return Shapley(values, np.sqrt(_variance(halves)), spent, walks, "gradient")
+
+
+def _shares(budget: Budget) -> list[float]:
+    """Return which shares of the work are done before the standard errors are looked at again."""
+    return [1.0] if budget.stderr is None else [2.0 ** -(left / 2) for left in reversed(range(ROUNDS))]
 
 
 def _enough(halves: tuple[_Half, _Half], budget: Budget) -> bool:
@@ -132,6 +142,7 @@ class _Levels:
         self.pair_cost = 2 * (players - 1) + 2 * GRADIENT_COST * len(inner)
         self.pairs_together = max(1, CHUNK_ELEMENTS // (2 * players * players))
         self.passes_together = max(1, CHUNK_ELEMENTS // (players * max(1, len(inner))))
+        self.cuts_together = max(1, CHUNK_ELEMENTS // (2 * players))
 
     def slopes(self, coalitions: NDArray[Any]) -> FloatArray:
         """Return G at each coalition, (..., players)."""
@@ -143,35 +154,50 @@ class _Levels:
 
     def predict(self, numbers: range) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Make passes: return sum_k w_k, sum_k w_k G(S_k) and the plain mean of G, each (passes, players)."""
-        inner = self.cuts[1:-1]
-        inside = np.stack([self._coalitions(number) for number in numbers])
-        slopes = self.slopes(inside)
-        weight = np.where(inside, self.in_weight[:, None], self.out_weight[:, None])
-        total = self.outer_weight @ self.outer + (weight * slopes).sum(axis=1)
-        mean = (slopes.sum(axis=1) + self.outer.sum(axis=0)) / (len(inner) + 2)
-        return self.outer_weight.sum() + weight.sum(axis=1), total, mean
+        shape = len(numbers), self.players
+        weights = np.full(shape, self.outer_weight.sum())
+        totals = np.tile(self.outer_weight @ self.outer, (shape[0], 1))
+        sums = np.tile(self.outer.sum(axis=0), (shape[0], 1))
+        for parts in zip(*(self._coalitions(number) for number in numbers), strict=True):
+            cuts, inside = parts[0][0], np.stack([coalitions for _, coalitions in parts])
+            slopes = self.slopes(inside)
+            weight = np.where(inside, self.in_weight[cuts, None], self.out_weight[cuts, None])
+            weights += weight.sum(axis=1)
+            totals += (weight * slopes).sum(axis=1)
+            sums += slopes.sum(axis=1)
+        return weights, totals, sums / len(self.cuts)
 
-    def _coalitions(self, number: int) -> NDArray[np.bool_]:
-        """Draw one coalition for each inner cut, those of the upper cuts in the reverse orders of those of the lower."""
+    def _coalitions(self, number: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """Draw one coalition for each inner cut, those of the upper cuts in the reverse orders of those of the lower.
+
+        They come some cuts at a time, as many as memory allows: which cuts, and their coalitions.
+        """
         inner = self.cuts[1:-1]
         half = (len(inner) + 1) // 2
-        base = np.broadcast_to(np.arange(self.players), (half, self.players))
-        ranks = generator(self.seed, 1, number).permuted(base, axis=1)
-        reverse = self.players - 1 - ranks[: len(inner) - half][::-1]
-        inside: NDArray[np.bool_] = np.concatenate([ranks, reverse]) < inner[:, None]
-        return inside
+        rng = generator(self.seed, 1, number)
+        for part in _spans(half, self.cuts_together):
+            lower = np.arange(part.start, part.stop)
+            ranks = rng.permuted(np.broadcast_to(np.arange(self.players), (len(lower), self.players)), axis=1)
+            mirrored = lower < len(inner) - half  # the middle one of an odd number has no counterpart
+            cuts = np.append(lower, len(inner) - 1 - lower[mirrored])
+            orders = np.concatenate([ranks, self.players - 1 - ranks[mirrored]])
+            yield cuts, orders < inner[cuts, None]
 
     def correct(self, numbers: range) -> FloatArray:
         """Walk permutations and their reverses: return D - H, (pairs, 2, players)."""
         drawn = np.stack([permutation_ranks(self.seed, number, self.players) for number in numbers])
         ranks = np.stack([drawn, self.players - 1 - drawn], axis=1).reshape(-1, self.players)
-        marginals = walked(self.value, ranks, self.empty, self.full)
-        inner = self.slopes(ranks[:, None, :] < self.cuts[None, 1:-1, None])
-        outer = np.broadcast_to(self.outer[None], (len(ranks), 2, self.players))
-        slopes = np.concatenate([outer[:, :1], inner, outer[:, 1:]], axis=1)
-        block = (np.searchsorted(self.cuts, ranks, side="right") - 1)[:, None, :]
-        around = np.take_along_axis(slopes, block, axis=1) + np.take_along_axis(slopes, block + 1, axis=1)
-        difference: FloatArray = marginals - around[:, 0] / 2
+        block = np.searchsorted(self.cuts, ranks, side="right") - 1
+        around = np.where(block == 0, self.outer[0], 0.0) + np.where(block == len(self.cuts) - 2, self.outer[1], 0.0)
+        for part in _spans(len(self.cuts) - 2, self.cuts_together):
+            cuts = self.cuts[1 + part.start : 1 + part.stop]
+            slopes = self.slopes(ranks[:, None, :] < cuts[None, :, None])
+            for side in (0, 1):  # the cut before the player's block and the one after it
+                place = block + side - 1 - part.start
+                here = (place >= 0) & (place < len(cuts))
+                found = np.take_along_axis(slopes, np.where(here, place, 0)[:, None], axis=1)[:, 0]
+                around += np.where(here, found, 0.0)
+        difference: FloatArray = walked(self.value, ranks, self.empty, self.full) - around / 2
         return difference.reshape(-1, 2, self.players)
 
 
@@ -206,13 +232,13 @@ class _Half:
 
     def go_on(self, passes: int, pairs: int) -> None:
         """Make so many more passes and pairs of walks; this half has the even or the odd numbers."""
-        for part in _parts(passes, self.levels.passes_together):
-            weights, totals, means = self.levels.predict(self._numbers(len(self.totals), part))
+        for part in _spans(passes, self.levels.passes_together):
+            weights, totals, means = self.levels.predict(self._numbers(len(self.totals), len(part)))
             self.weights += list(weights)
             self.totals += list(totals)
             self.means += list(means)
-        for part in _parts(pairs, self.levels.pairs_together):
-            self.pairs += list(self.levels.correct(self._numbers(len(self.pairs), part)))
+        for part in _spans(pairs, self.levels.pairs_together):
+            self.pairs += list(self.levels.correct(self._numbers(len(self.pairs), len(part))))
 
     def _numbers(self, done: int, more: int) -> range:
         return range(2 * done + self.which, 2 * (done + more) + self.which, 2)
@@ -230,5 +256,5 @@ class _Half:
         return estimate
 
 
-def _parts(count: int, together: int) -> list[int]:
-    return [min(together, count - start) for start in range(0, count, together)]
+def _spans(count: int, together: int) -> list[range]:
+    return [range(start, min(start + together, count)) for start in range(0, count, together)]

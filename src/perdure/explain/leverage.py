@@ -12,6 +12,7 @@ from perdure.explain.values import FloatArray, Value, evaluated
 
 GROUPS = 20
 RESAMPLES = 100
+LEAST_PAIRS = 8  # for each player, before a bootstrap error is believed
 CHUNK = 2**14
 
 
@@ -34,23 +35,42 @@ def leverage_shapley(value: Value, players: int, budget: Budget, seed: int) -> S
             f"{4 * players + 2}; use 'antithetic'"
         )
     empty, full = ends(value, players)
-    grams, sides, used = [], [], 0
-    for group in range(groups):
-        count = pairs // groups
-        gram, side = _equations(value, players, count, generator(seed, 2, group), empty)
-        grams.append(gram)
-        sides.append(side)
-        used += 2 * count
-    total = full - empty
-    values = _solved(np.sum(grams, axis=0)[None], np.sum(sides, axis=0)[None], total)[0]
-    drawn = generator(seed, 3).multinomial(groups, np.full(groups, 1 / groups), size=RESAMPLES).astype(float)
+    streams = [generator(seed, 2, group) for group in range(groups)]
+    grams, sides = np.zeros((groups, players, players)), np.zeros((groups, players, *empty.shape))
+    done = 0
+    for each in _rounds(pairs // groups, -(-LEAST_PAIRS * players // groups), budget):
+        for group, stream in enumerate(streams):
+            gram, side = _equations(value, players, each - done, stream, empty)
+            grams[group] += gram
+            sides[group] += side
+        done = each
+        stderr = _bootstrap(grams, sides, full - empty, generator(seed, 3))
+        if budget.stderr is not None and np.sqrt(np.mean(stderr**2)) <= budget.stderr:
+            break
+    values = _solved(grams.sum(axis=0)[None], sides.sum(axis=0)[None], full - empty)[0]
+    used = 2 * groups * done
+    return Shapley(values, stderr, 2 + used, used // (players + 1), "leverage")
+
+
+def _rounds(most: int, least: int, budget: Budget) -> list[int]:
+    """Return after how many pairs in each group the standard errors are looked at: at the end, or after each doubling."""
+    if budget.stderr is None:
+        return [most]
+    doubled = [least * 2**power for power in range(most.bit_length()) if least * 2**power < most]
+    return [*doubled, most]
+
+
+def _bootstrap(grams: FloatArray, sides: FloatArray, total: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Return standard errors from resampled groups."""
+    groups, players = sides.shape[:2]
+    drawn = rng.multinomial(groups, np.full(groups, 1 / groups), size=RESAMPLES).astype(float)
     some = np.array_split(drawn, min(RESAMPLES, 1 + RESAMPLES * players**2 // CHUNK_ELEMENTS))
     again = np.concatenate(
         [_solved(np.tensordot(rows, grams, axes=1), np.tensordot(rows, sides, axes=1), total) for rows in some]
     )
     # A resample of g groups has (g - 1) / g of the variance.
-    stderr = np.std(again, axis=0) * np.sqrt(groups / (groups - 1))
-    return Shapley(values, stderr, 2 + used, used // (players + 1), "leverage")
+    stderr: FloatArray = np.std(again, axis=0) * np.sqrt(groups / (groups - 1))
+    return stderr
 
 
 def _equations(

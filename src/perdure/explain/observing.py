@@ -158,7 +158,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         traces = [self.traces[_memory(tensor)] for tensor in sources]
         severed = next((trace.severed for trace in traces if trace.severed is not None), None)
         for tensor, trace in zip(sources, traces, strict=True):
-            if tensor.is_floating_point() and not trace.constant and not needs[id(tensor)] and severed is None:
+            followed = needs[id(tensor)] and torch.is_grad_enabled()
+            if tensor.is_floating_point() and not trace.constant and not followed and severed is None:
                 severed = self._layer()
         for tensor in made:
             if _memory(tensor) in self.traces and plain in ROUTING:  # a view: what it shows is known already

@@ -13,6 +13,7 @@ from torch import Tensor
 from perdure.errors import InputError, nearest
 
 KINDS = ("pixels", "features", "grid", "superpixels")
+SHARED_BY_CHANNELS = ("pixels", "grid", "superpixels")
 GRID_CELLS = 8
 SUPERPIXELS = 50
 

@@ -171,14 +171,22 @@ def walked(value: Value, ranks: NDArray[np.int64], empty: FloatArray, full: Floa
     Player i is in after step s when its rank is below s: the coalitions of a walk are one comparison.
     """
     orders, players = ranks.shape
-    steps = np.arange(1, players)
-    coalitions = ranks[:, None, :] < steps[None, :, None]
     along = np.empty((orders, players + 1, *empty.shape))
     along[:, 0], along[:, -1] = empty, full
-    if players > 1:
-        values = evaluated(value, coalitions.reshape(-1, players))
-        along[:, 1:-1] = values.reshape(orders, players - 1, *empty.shape)
+    together = max(1, CHUNK_ELEMENTS // (orders * players))  # steps of all orders at once: memory, not speed
+    for first in range(1, players, together):
+        steps = np.arange(first, min(first + together, players))
+        along[:, steps] = _at_steps(value, ranks, steps).reshape(orders, len(steps), *empty.shape)
     gains = np.diff(along, axis=1)
     index = ranks if gains.ndim == 2 else ranks[:, :, None]
     marginals: FloatArray = np.take_along_axis(gains, index, axis=1)
     return marginals
+
+
+def _at_steps(value: Any, ranks: NDArray[np.int64], steps: NDArray[np.int64]) -> FloatArray:
+    """Return the game's values after these steps of each order; a game that shares work along a walk does it itself."""
+    if hasattr(value, "walks"):
+        shared: FloatArray = value.walks(ranks, steps)
+        return shared
+    coalitions = ranks[:, None, :] < steps[None, :, None]
+    return evaluated(value, coalitions.reshape(-1, ranks.shape[1]))

@@ -13,10 +13,11 @@ from perdure.errors import InputError
 from perdure.explain.baselines import baseline_rows
 from perdure.explain.draws import sample_key
 from perdure.explain.exact import MOST_PLAYERS, exact_shapley
-from perdure.explain.game import NetworkGame, quick_game
+from perdure.explain.game import NetworkGame
 from perdure.explain.players import players_of
 from perdure.explain.request import Request
 from perdure.explain.shapley import shapley
+from perdure.explain.sharing import quick_game
 
 
 def shapley_maps(request: Request) -> Tensor:

@@ -2,6 +2,14 @@
 
 from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines
 from perdure.figures.attributions import attribution_map, attribution_panels
+from perdure.figures.stability import (
+    attribution_strip,
+    stability_bars,
+    stability_boxes,
+    stability_distributions,
+    stability_lines,
+    stability_matrices,
+)
 from perdure.figures.style import as_svg, save
 
 __all__ = [
@@ -10,8 +18,14 @@ __all__ = [
     "as_svg",
     "attribution_map",
     "attribution_panels",
+    "attribution_strip",
     "criteria_dots",
     "criteria_lines",
     "progress_lines",
     "save",
+    "stability_bars",
+    "stability_boxes",
+    "stability_distributions",
+    "stability_lines",
+    "stability_matrices",
 ]

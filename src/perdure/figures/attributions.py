@@ -14,7 +14,7 @@ from perdure.errors import InputError
 FloatArray = NDArray[np.float64]
 SIGNED = "RdBu_r"  # red adds to the output, blue takes away; told apart by colour-blind readers too
 CLIPPED = 0.995  # of the magnitudes lie within the colour scale; a few single pixels would make all others pale
-FAINT = 0.35  # of the grey image under a map
+SHADE = 0.2  # by which the image's black darkens a map; its white leaves the colours of the scale
 
 
 def attribution_map(image: Any, attributions: Any, *, limit: float | None = None, title: str = "") -> Figure:
@@ -43,11 +43,11 @@ def attribution_panels(
     figure = Figure(figsize=(1.5 * columns + 0.3, 1.55 * rows + 0.6), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False)
     for row, image in enumerate(images):
-        _show_image(panels[row, 0], image, labels[row] if row < len(labels) else "")
+        show_image(panels[row, 0], image, labels[row] if row < len(labels) else "")
     for column, (name, own) in enumerate(values.items(), start=1):
         limit = (limits or {}).get(name) or float(np.quantile(np.abs(own), CLIPPED)) or 1.0
         for row, one in enumerate(own):
-            shown = _overlay(panels[row, column], pictures[row], one, limit)
+            shown = overlay(panels[row, column], pictures[row], one, limit)
         panels[0, column].set_title(name.replace("_", " "), fontsize=8)
         bar = figure.colorbar(
             shown,
@@ -93,7 +93,8 @@ def _map(values: Any, picture: FloatArray) -> FloatArray:
     return array
 
 
-def _show_image(panel: Any, image: Any, label: str) -> None:
+def show_image(panel: Any, image: Any, label: str) -> None:
+    """Draw an image, in grey or colour, with a word beside it."""
     array = _scaled(_plain(image))
     if array.ndim == 3 and len(array) == 3:
         panel.imshow(array.transpose(1, 2, 0), interpolation="nearest")
@@ -104,10 +105,10 @@ def _show_image(panel: Any, image: Any, label: str) -> None:
     panel.set_yticks([])
 
 
-def _overlay(panel: Any, picture: FloatArray, values: FloatArray, limit: float) -> Any:
-    """Draw the map, and over it the image's grey, faintly: colours stay true where the image is even."""
+def overlay(panel: Any, picture: FloatArray, values: FloatArray, limit: float) -> Any:
+    """Draw the map in its colours and the image (0 to 1) as a faint shadow on it: hues stay those of the scale."""
     shown = panel.imshow(values, cmap=SIGNED, vmin=-limit, vmax=limit, interpolation="nearest")
-    panel.imshow(picture, cmap="gray", alpha=FAINT, interpolation="nearest")
+    panel.imshow(np.zeros_like(picture), cmap="gray", alpha=SHADE * (1 - picture), interpolation="nearest")
     panel.set_xticks([])
     panel.set_yticks([])
     return shown

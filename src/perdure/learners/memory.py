@@ -67,6 +67,16 @@ def shuffled(examples: Stored, generator: torch.Generator) -> Stored:
     return examples.at(torch.randperm(len(examples), generator=generator).to(examples.y.device))
 
 
+def joined(parts: Sequence[Stored]) -> Stored:
+    """Return examples one after the other."""
+    logits = [part.logits for part in parts if part.logits is not None]
+    return Stored(
+        torch.cat([part.raw for part in parts]),
+        torch.cat([part.y for part in parts]),
+        torch.cat(logits) if logits else None,
+    )
+
+
 def herded(features: Tensor, count: int) -> Tensor:
     """Return the indices of so many rows, chosen greedily so that the mean of the first k is nearest to the mean of all.
 
@@ -177,12 +187,10 @@ class SharedMemory:
 
     def all(self) -> Stored | None:
         """Return everything that is held, group after group, or None while there is nothing."""
-        parts = list(self.groups.values())
-        if not parts:
+        if not self.groups:
             return None
-        logits = [part.logits for part in parts if part.logits is not None]
-        raw, y = torch.cat([part.raw for part in parts]), torch.cat([part.y for part in parts])
-        return Stored(raw, y, torch.cat(logits) if logits else None, torch.arange(len(y), device=y.device))
+        held = joined(list(self.groups.values()))
+        return replace(held, places=torch.arange(len(held), device=held.y.device))
 
     def draw(self, count: int) -> Stored | None:
         """Return random examples of all groups together, different ones while there are enough; None while there are none."""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
+from perdure.errors import InputError
 from perdure.learners.learner import Learner
-from perdure.learners.memory import Stored, as_tensors, check_size
+from perdure.learners.memory import SharedMemory, Stored, as_tensors, check_size, joined
+from perdure.nets import features_of
 from perdure.tasks import Benchmark
+
+BATCH = 256
 
 
 class Memory(Protocol):
@@ -44,3 +49,58 @@ class ReplayLearner(Learner):
     def view(self, stored: Stored) -> Tensor:
         """Return stored examples as the network sees them in training: augmented anew and normalised."""
         return self.context.preparation.augmented(stored.raw, self.context.generator)
+
+    @torch.no_grad()
+    def frozen_features(self, raw: Tensor) -> Tensor:
+        """Return the penultimate features of un-augmented examples, in evaluation mode."""
+        was_training = self.net.training
+        self.net.eval()
+        parts = [features_of(self.net, self.context.preparation.normalised(part)) for part in torch.split(raw, BATCH)]
+        self.net.train(was_training)
+        return torch.cat(parts)
+
+
+class ClassMemoryLearner(ReplayLearner):
+    """Base of the methods whose memory is shared equally by the classes met so far (by the classes of each task)."""
+
+    memory: SharedMemory
+
+    @classmethod
+    def check(cls, settings: Any, benchmark: Benchmark) -> None:
+        """Each class of each task needs a place in the memory."""
+        super().check(settings, benchmark)
+        groups = sum(len(task.classes) for task in benchmark.tasks)
+        if settings.buffer < groups:
+            raise InputError(
+                f"setting 'buffer': {settings.buffer} cannot hold one example of each class of each task; "
+                f"expected at least {groups}"
+            )
+
+    def begin(self) -> None:
+        """Begin with an empty memory."""
+        self.memory = SharedMemory(self.settings.buffer, self.context.generator)
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of the network."""
+        return self.context.benchmark.outputs
+
+    def group(self, task: int, unit: int) -> int:
+        """Return the memory's number for a class of a task."""
+        return task * self.outputs + unit
+
+    def classes_of(self, task: int) -> dict[int, Stored]:
+        """Return the training examples of each class of a task, by the memory's number."""
+        examples = self.stored_task(task)
+        classes = self.context.benchmark.tasks[task].classes
+        return {self.group(task, unit): examples.at(examples.y == unit) for unit in classes}
+
+    def share(self, task: int) -> int:
+        """Return how many examples of each class have room once the task's classes are in."""
+        classes = self.context.benchmark.tasks[task].classes
+        return int(self.settings.buffer // len({*self.memory.groups, *(self.group(task, unit) for unit in classes)}))
+
+    def others(self, task: int) -> Stored | None:
+        """Return what is stored of all tasks but this one, which is new or met again; None if there is nothing."""
+        found = [stored for group, stored in self.memory.groups.items() if group // self.outputs != task]
+        return joined(found) if found else None

@@ -12,6 +12,7 @@ from perdure.metrics.accuracy_matrix import (
     positive_backward_transfer,
     remembering,
 )
+from perdure.metrics.bias import Bias, attribution_bias, attribution_biases
 from perdure.metrics.efficiency import (
     computational_efficiency,
     model_size_efficiency,
@@ -42,6 +43,7 @@ from perdure.metrics.stability_gap import (
 __all__ = [
     "CRITERIA",
     "WEIGHTS",
+    "Bias",
     "CriteriaCorrelation",
     "Difference",
     "FirstPlaces",
@@ -50,6 +52,8 @@ __all__ = [
     "Missing",
     "ShapcSummary",
     "accuracy",
+    "attribution_bias",
+    "attribution_biases",
     "average_accuracy",
     "average_forgetting",
     "backward_transfer",

@@ -20,8 +20,8 @@ from perdure.metrics.arrays import FloatArray, as_floats
 from perdure.metrics.intervals import FEW_RUNS, RESAMPLES, Interval
 
 SampleTable = Mapping[int, FloatArray]
-AT_ONCE = 250
-"""Resamples that are drawn at once."""
+AT_ONCE = 20_000
+"""Samples that are drawn at once."""
 
 
 def resampled_pairs(table: SampleTable, seed: int = 0, resamples: int = RESAMPLES) -> dict[int, FloatArray]:
@@ -33,12 +33,14 @@ def resampled_pairs(table: SampleTable, seed: int = 0, resamples: int = RESAMPLE
     means = {}
     for tau, values in table.items():
         rng = np.random.default_rng([seed, tau])
-        count = len(values)
-        parts = [
-            weighted_means(values, rng.multinomial(count, np.full(count, 1 / count), size=size))
-            for size in [AT_ONCE] * (resamples // AT_ONCE) + ([resamples % AT_ONCE] if resamples % AT_ONCE else [])
-        ]
-        means[tau] = np.concatenate(parts)
+        count, done = len(values), 0
+        drawn = np.empty((resamples, values.shape[1]))
+        while done < resamples:
+            size = min(max(1, AT_ONCE // count), resamples - done)
+            weights = rng.multinomial(count, np.full(count, 1 / count), size=size)
+            drawn[done : done + size] = weighted_means(values, weights)
+            done += size
+        means[tau] = drawn
     return means
 
 

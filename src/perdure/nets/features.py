@@ -47,13 +47,14 @@ def head_of(module: nn.Module, x: Tensor) -> nn.Linear:
 def _last_linear(module: nn.Module, x: Tensor) -> tuple[nn.Linear, Tensor, Tensor]:
     """Return the linear layer called last, what it was given, and the network's outputs."""
     seen: list[tuple[nn.Linear, Tensor]] = []
+    layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
 
     def remember(part: nn.Module, arguments: tuple[Any, ...]) -> None:
-        seen[:] = [(cast(nn.Linear, part), arguments[0])]
+        # Another hook may copy the network and run the copy, whose layers bring this hook along.
+        if part in layers:
+            seen[:] = [(part, arguments[0])]
 
-    handles: list[RemovableHandle] = [
-        part.register_forward_pre_hook(remember) for part in module.modules() if isinstance(part, nn.Linear)
-    ]
+    handles: list[RemovableHandle] = [layer.register_forward_pre_hook(remember) for layer in layers]
     try:
         outputs = cast(Tensor, module(x))
     finally:

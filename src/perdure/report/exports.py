@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perdure.audit import Audit
 from perdure.figures import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines, save
 from perdure.figures.clamp import performance_curves, property_bars, transfer_map
-from perdure.figures.reasons import reason_lines, reason_matrices
+from perdure.figures.stability import stability_bars, stability_distributions, stability_matrices
 from perdure.record.files import write_atomically
 from perdure.report.reasons import differences_table, reasons_table
 from perdure.report.tables import (
@@ -80,7 +80,11 @@ def figures(audit: Audit) -> dict[str, Figure]:
         found[f"clamp-transfer{mark}"] = transfer_map(fit)
         found[f"clamp-properties{mark}"] = property_bars(fit)
     if audit.stability:
-        found |= {"reasons": reason_lines(audit), "reasons-matrices": reason_matrices(audit)}
+        found |= {
+            "reasons": stability_bars(audit),
+            "reasons-distributions": stability_distributions(audit),
+            "reasons-matrices": stability_matrices(audit),
+        }
     return found
 
 

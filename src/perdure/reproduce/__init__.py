@@ -1,5 +1,25 @@
 """One target for each published table or figure."""
 
-from perdure.reproduce.classic_learners import STUDIES, run_study, table, write_results
+from pathlib import Path
 
-__all__ = ["STUDIES", "run_study", "table", "write_results"]
+from perdure.reproduce import memory_learners, shapc_table
+from perdure.reproduce.classic_learners import STUDIES, table, write_results
+from perdure.reproduce.study import Target, run_study
+
+TARGETS = {
+    "classic-learners": Target(STUDIES, table, write_results, Path("docs/results/learners.md")),
+    "memory-learners": Target(
+        memory_learners.STUDIES,
+        memory_learners.table,
+        memory_learners.write_results,
+        Path("docs/results/memory-learners.md"),
+    ),
+    "shapc": Target(
+        memory_learners.STUDIES,
+        shapc_table.table,
+        shapc_table.write_results,
+        Path("docs/results/stability.md"),
+    ),
+}
+
+__all__ = ["STUDIES", "TARGETS", "memory_learners", "run_study", "shapc_table", "table", "write_results"]

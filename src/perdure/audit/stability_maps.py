@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 
 from perdure.audit.stability_store import MAPS
-from perdure.record.tensors import load_tensors
 
 if TYPE_CHECKING:
     from perdure.audit.stability_results import ShapcResult
@@ -40,7 +40,7 @@ def kept_samples(result: ShapcResult, per_task: int | None = None) -> Iterator[K
         room = len(result.samples.get(step, ())) if per_task is None else per_task
         if taken.get(step, 0) >= room:
             continue
-        unit = {name: value.numpy() for name, value in load_tensors(file).items()}
+        unit = load_file(file)
         if "pictures" not in unit:
             return
         later = sorted({int(name.split(".")[0].split("-")[1]) - 1 for name in unit if name.startswith("after-")})

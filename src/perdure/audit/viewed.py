@@ -69,14 +69,16 @@ def viewed_samples(audit: Audit, most: int = MOST) -> tuple[ViewedSample, ...]:
 
 def _add(found: dict[tuple[int, int], _Found], result: ShapcResult, names: Sequence[str]) -> bool:
     """Add the maps of one run, and say whether there were any."""
-    counts: dict[int, int] = {}
-    for kept in kept_samples(result) if result.folder else ():
-        place = counts[kept.step] = counts.get(kept.step, 0) + 1
-        key = (result.curriculum[kept.step], kept.sample)
-        one = found.setdefault(key, _Found(_picture(kept.picture), _class(kept.label, names), place))
-        one.maps |= {(result.learner, step): values.astype(np.float64) for step, values in kept.maps.items()}
-        one.predictions |= {(result.learner, step): _class(unit, names) for step, unit in kept.predicted.items()}
-    return bool(counts)
+    kept = list(kept_samples(result)) if result.folder else []
+    places: dict[int, int] = {}
+    for one in kept:
+        task = result.curriculum[one.step]
+        place = places[task] = places.get(task, -1) + 1
+        sample = found.setdefault((task, one.sample), _Found(_picture(one.picture), _class(one.label, names), place))
+        for step, values in one.maps.items():
+            sample.maps[result.learner, step] = values.astype(np.float64)
+            sample.predictions[result.learner, step] = _class(one.predicted[step], names)
+    return bool(kept)
 
 
 def _picture(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -4,6 +4,7 @@ from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria
 from perdure.figures.attributions import attribution_map, attribution_panels
 from perdure.figures.stability import (
     attribution_strip,
+    stability_bands,
     stability_bars,
     stability_boxes,
     stability_distributions,
@@ -23,6 +24,7 @@ __all__ = [
     "criteria_lines",
     "progress_lines",
     "save",
+    "stability_bands",
     "stability_bars",
     "stability_boxes",
     "stability_distributions",

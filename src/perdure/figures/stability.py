@@ -201,3 +201,39 @@ def stability_matrices(audit: Audit) -> Figure:
     figure.supylabel("task of step", fontsize=9)
     figure.colorbar(shown, ax=panels, shrink=0.8, label="calibrated SHAPC").ax.tick_params(labelsize=8)
     return figure
+
+
+def stability_bands(audit: Audit) -> Figure:
+    """SHAPC of independent draws over the later steps, a panel for each own step; its band from floor to ceiling."""
+    results = [one for own in _results(audit).values() for one in own]
+    steps = max(len(result.curriculum) for result in results)
+    columns = min(4, max(1, steps - 1))
+    rows = math.ceil((steps - 1) / columns)
+    figure = Figure(figsize=(2.3 * columns, 1.9 * rows + 0.6), layout="constrained")
+    panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
+    learners = list(dict.fromkeys(result.learner for result in results))
+    for own in range(steps - 1):
+        panel = panels.flat[own]
+        for result in results:
+            _between(panel, result, own, colour(learners.index(result.learner)))
+        panel.set_title(f"task of step {own + 1}", fontsize=9)
+        panel.set_ylim(0, 1)
+        panel.tick_params(labelsize=8)
+        panel.xaxis.get_major_locator().set_params(integer=True)
+    for panel in panels.flat[steps - 1 :]:
+        panel.set_axis_off()
+    figure.supxlabel("later step (band: chance to noise ceiling)", fontsize=9)
+    figure.supylabel("SHAPC", fontsize=9)
+    handles, labels = panels.flat[0].get_legend_handles_labels()
+    named = dict(zip(labels, handles, strict=True))
+    figure.legend(
+        named.values(), named.keys(), loc="outside upper center", ncols=min(6, len(named)), frameon=False, fontsize=9
+    )
+    return figure
+
+
+def _between(panel: Any, result: Any, own: int, shade: str) -> None:
+    later = np.arange(own + 1, len(result.curriculum))
+    values, floor, ceiling = (result.matrices[name][own, later] for name in ("independent", "floor", "ceiling"))
+    panel.plot(later + 1, values, color=shade, linewidth=1.4, marker="o", markersize=3, label=result.learner)
+    panel.fill_between(later + 1, floor, ceiling, color=shade, alpha=0.05, linewidth=0)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from perdure.audit import Audit
 from perdure.figures import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines, save
 from perdure.figures.clamp import performance_curves, property_bars, transfer_map
-from perdure.figures.stability import stability_bars, stability_distributions, stability_matrices
+from perdure.figures.stability import (
+    stability_bands,
+    stability_bars,
+    stability_boxes,
+    stability_distributions,
+    stability_lines,
+    stability_matrices,
+)
 from perdure.record.files import write_atomically
 from perdure.report.reasons import differences_table, reasons_table
 from perdure.report.tables import (
@@ -72,6 +79,15 @@ def figures(audit: Audit) -> dict[str, Figure]:
             f"criteria{mark}": criteria_dots(part),
             f"criteria-parallel{mark}": criteria_lines(part),
         }
+        if any(result.benchmark == benchmark for result in audit.stability):
+            found |= {
+                f"reasons{mark}": stability_bands(part),
+                f"reasons-matrices{mark}": stability_matrices(part),
+                f"reasons-lines{mark}": stability_lines(part),
+                f"reasons-distributions{mark}": stability_distributions(part),
+                f"reasons-bars{mark}": stability_bars(part),
+                f"reasons-boxes{mark}": stability_boxes(part),
+            }
     for number, fit in enumerate(audit.latent, start=1):
         mark = f"-{number}" if len(audit.latent) > 1 else ""
         for block in range(len(fit.curves)):
@@ -79,12 +95,6 @@ def figures(audit: Audit) -> dict[str, Figure]:
             found[f"clamp-curves{mark}{which}"] = performance_curves(fit, block)
         found[f"clamp-transfer{mark}"] = transfer_map(fit)
         found[f"clamp-properties{mark}"] = property_bars(fit)
-    if audit.stability:
-        found |= {
-            "reasons": stability_bars(audit),
-            "reasons-distributions": stability_distributions(audit),
-            "reasons-matrices": stability_matrices(audit),
-        }
     return found
 
 

@@ -45,7 +45,7 @@ def table(study: Study, audit: Audit, out: Path) -> str:
     for result in found.stability:
         results.setdefault(result.learner, []).append(result)
     lines = [f"## {study.title}", "", protocol(study, records_of(study, out)[0]), ""]
-    lines += [*_main_table(found, results), "", *_shares_table(found, results), "", *_order(found), ""]
+    lines += [*_main_table(found, results), "", *_shares_table(found, results), "", *_order(found)]
     lines += ["Differences of SHAPC-Mean that remain after Holm's correction:", ""]
     told = [f"- {difference}" for difference in found.differences if difference.p < 0.05]
     lines += [*(told or ["- none"]), "", *_budget(found)]
@@ -134,8 +134,7 @@ def write_results(sections: list[str], path: Path) -> None:
         "Made by `perdure reproduce shapc --data-dir DATA` from the records of `perdure reproduce memory-learners` (trained",
         "first if they are not there). Means over seeds with 95 % Student t intervals (half-widths after ±). The paper's",
         "numbers are for the whole data, a full-width network, 50 epochs a task, and shap's plain sampling, so only orders",
-        "compare.",
-        "[How to read the scores](../stability.md).",
+        "compare. [How to read the scores, and what they show](../stability.md#the-nine-methods-of-the-paper).",
         "",
     ]
     write_atomically(path, "\n".join([*intro, *sections]).encode())

@@ -145,7 +145,7 @@ def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tm
         per_class=12,
         network="small-conv",
         width=4,
-        training=Training(epochs=1, batch_size=4, lr=0.05),
+        training=Training(epochs=2, batch_size=4, lr=0.05, milestones=(1,)),
         seeds=2,
         augmentation=None,
         settings={"icarl": {"lr": 0.2, "buffer": 20}, "der++": {"buffer": 20}},

@@ -68,7 +68,7 @@ STUDIES = {study.name: study for study in (_SMALL, _RESNET)}
 def table(study: Study, audit: Audit, out: Path) -> str:
     """Return the study as Markdown: accuracy and forgetting beside the paper's, cost, and where the order differs."""
     records = records_of(study, out)
-    lines = [f"## {study.title}", "", protocol(study, records[0]), ""]
+    lines = [f"## {study.title}", "", f"Study `{study.name}`. {protocol(study, records[0])}", ""]
     header = ["learner", "runs", "average accuracy", "forgetting", "paper: accuracy", "paper: forgetting"]
     header += ["multiply-adds of a run / naive", "processor time of a step / naive"]
     lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
@@ -86,7 +86,20 @@ def table(study: Study, audit: Audit, out: Path) -> str:
             "–" if math.isnan(pace) else f"{pace:.2f}",
         ]
         lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *order(audit), ""])
+    return "\n".join([*lines, "", *order(audit), "", settings_in_words(study), ""])
+
+
+def settings_in_words(study: Study) -> str:
+    """Return the shared training and each learner's own settings."""
+    training = study.training
+    fall = f"rate x {training.decay:g} after epoch {training.milestones[0]}"
+    shared = f"rate {training.lr:g}, momentum {training.momentum:g}, {fall}"
+    own = [
+        f"`{name}` " + ", ".join(f"{setting} {value:g}" for setting, value in study.settings[name].items())
+        for name in study.learners
+        if name in study.settings
+    ]
+    return f"Settings: {shared}; " + "; ".join(own) + "."
 
 
 def order(audit: Audit) -> list[str]:
@@ -124,10 +137,10 @@ def write_results(sections: list[str], path: Path) -> None:
     intro = [
         "# The nine methods of the SHAPC paper's Table 1",
         "",
-        "Made by `perdure reproduce memory-learners --data-dir DATA` (DATA holds `cifar10-small.npz`). Means over seeds with",
-        "95 % Student t intervals (half-widths after ±), on 100 test images of each class. Nothing was tuned: each method has",
-        "its published settings, with momentum added for so few steps. The paper's numbers are for the whole data, a",
-        "full-width network and 50 epochs a task, so only the order can be compared.",
+        "Made by `perdure reproduce memory-learners --data-dir DATA` (DATA holds `cifar10-small.npz`); `--only NAME` makes one",
+        "study. Means over seeds with 95 % Student t intervals (half-widths after ±), on 100 test images of each class. The",
+        "methods' own settings are the published ones, the rates are not, and momentum was added for so few steps. The paper's",
+        "numbers are for the whole data, a full-width network and 50 epochs a task, so only the order can be compared.",
         "[What agrees and what does not](../learners.md#the-nine-methods-of-the-shapc-paper).",
         "",
     ]

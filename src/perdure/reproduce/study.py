@@ -131,9 +131,10 @@ def protocol(study: Study, record: Record) -> str:
     """Return how a study was trained, in words."""
     training = study.training
     network = study.network if study.width is None else f"{study.network} width {study.width}"
+    tuning = f"{study.trials} trials" if study.trials else "no tuning"
     return (
         f"Five tasks of two classes, {study.per_class} training images of each class, {network}, {training.optimizer}, "
-        f"{training.epochs} epochs a task, batch {training.batch_size}, {study.trials} trials, {study.seeds} seeds; "
+        f"{training.epochs} epochs a task, batch {training.batch_size}, {tuning}, {study.seeds} seeds; "
         f"torch {record.manifest.software['torch']}."
     )
 

@@ -2,6 +2,7 @@
 
 from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots
 from perdure.figures.attributions import attribution_map, attribution_panels
+from perdure.figures.retraining import class_separation, noise_lines
 from perdure.figures.stability import (
     attribution_strip,
     stability_bars,
@@ -19,7 +20,9 @@ __all__ = [
     "attribution_map",
     "attribution_panels",
     "attribution_strip",
+    "class_separation",
     "criteria_dots",
+    "noise_lines",
     "save",
     "stability_bars",
     "stability_boxes",

@@ -68,12 +68,14 @@ class Pairs:
     @property
     def both_right(self) -> NDArray[np.bool_]:
         """S=: both models predict the true class."""
-        return (self.first_predicted == self.label) & (self.second_predicted == self.label)
+        found: NDArray[np.bool_] = (self.first_predicted == self.label) & (self.second_predicted == self.label)
+        return found
 
     @property
     def one_right(self) -> NDArray[np.bool_]:
         """S!=: exactly one does."""
-        return (self.first_predicted == self.label) ^ (self.second_predicted == self.label)
+        found: NDArray[np.bool_] = (self.first_predicted == self.label) ^ (self.second_predicted == self.label)
+        return found
 
     def degenerate(self, kind: str) -> int:
         """Return how many pairs of S= and S!= are set aside because their distance has no meaning."""

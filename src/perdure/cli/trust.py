@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ from perdure.errors import InputError
 if TYPE_CHECKING:
     from perdure.learners import Training
 
+Target = Literal["label", "predicted"]
 _DATA = "Data and network"
 _EXPLAIN = "Explanations"
 _NOISE = "Weight randomisation"
@@ -73,7 +74,7 @@ def trust(
     background: Annotated[
         int, typer.Option(help="Training samples to compare with.", min=1, rich_help_panel=_EXPLAIN)
     ] = 50,
-    target: Annotated[str, typer.Option(help="label or predicted.", rich_help_panel=_EXPLAIN)] = "label",
+    target: Annotated[Target, typer.Option(help="Whose class is explained.", rich_help_panel=_EXPLAIN)] = "label",
     layer: Annotated[str | None, typer.Option(help="Grad-CAM's layer.", rich_help_panel=_EXPLAIN)] = None,
     players: Annotated[
         str | None,
@@ -102,8 +103,8 @@ def trust(
     """Can the explanations be believed? With --retrain: do they survive training again?
 
     Trains --folds networks, each without one fold of the data, explains held-out samples with all of them, and prints MeGe
-    and ReCo with their controls, without noise on the weights and with. With a RECORD the same is asked of its checkpoints. Run it again:
-    finished networks and maps are used as they are. Exit code 1 when an explainer had to be refused.
+    and ReCo with their controls, without noise on the weights and with. With a RECORD the same is asked of its checkpoints.
+    Run it again: finished networks and maps are used as they are. Exit code 1 when an explainer had to be refused.
     """
     from perdure.audit.explaining import Explaining  # noqa: PLC0415
 
@@ -114,7 +115,7 @@ def trust(
     if folds == 0 and record is None:
         raise InputError("--folds 0 leaves nothing to do without a record; name one, or train at least 2 folds")
     shares = [share / 100 for share in _percents(noise, "--noise")]
-    explaining = Explaining(budget, background, target, layer, players, seed)  # type: ignore[arg-type]  (it checks the word)
+    explaining = Explaining(budget, background, target, layer, players, seed)
     asked: dict[str, Any] = {"methods": method or ["expected_gradients"], "explaining": explaining, "device": device}
     training = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": optimizer, "momentum": momentum}
     given = {name: value for name, value in training.items() if value is not None}

@@ -15,6 +15,7 @@ for the scaled ones and the angle, to a constant map for ranks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from perdure.errors import InputError, nearest
 FloatArray = NDArray[np.float64]
 DISTANCES = ("l2", "l2-unit", "cosine", "spearman", "ssim", "ssim-unit")
 WINDOW = 7
+_similarity: Callable[..., float] = structural_similarity
 
 
 def map_distances(first: Any, second: Any, kind: str = "l2") -> FloatArray:
@@ -94,6 +96,5 @@ def _ssim(one: FloatArray, other: FloatArray) -> FloatArray:
     for place, (left, right) in enumerate(zip(one, other, strict=True)):
         span = max(left.max(), right.max()) - min(left.min(), right.min())
         if span > 0:  # false for NaN too: a map of zeros has no unit norm
-            alike = structural_similarity(left, right, channel_axis=channel, data_range=span, win_size=WINDOW)
-            found[place] = 1 - alike
+            found[place] = 1 - _similarity(left, right, channel_axis=channel, data_range=span, win_size=WINDOW)
     return found

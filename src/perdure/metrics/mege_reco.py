@@ -45,8 +45,8 @@ def reco(same: Any, different: Any, variant: Variant = "precision") -> float:
     """Return the relative consistency, the largest TPR + TNR - 1 over thresholds gamma among all distances; higher is better.
 
     ``variant="precision"``, as the papers print it: TPR is the share of S= among the distances up to gamma, TNR the share of
-    S!= among those above; a gamma with nothing above it is skipped. It is not corrected for chance: a single distance of S= below all
-    others already scores |S!=| / (|S| - 1). ``variant="rate"``: TPR = |S= up to gamma| / |S=| and
+    S!= among those above; a gamma with nothing above it is skipped. It is not corrected for chance: a single distance of S=
+    below all others already scores |S!=| / (|S| - 1). ``variant="rate"``: TPR = |S= up to gamma| / |S=| and
     TNR = |S!= above gamma| / |S!=|, in [0, 1], 0 without any separation: the one-sided two-sample Kolmogorov-Smirnov
     statistic. An empty set is Missing, and so is the precision form when all distances are equal.
     """

@@ -261,8 +261,8 @@ def trend_test(values: Any, rises: bool = False) -> Trend:
     used, left_out = table[known], int((~known).sum())
     levels = table.shape[1]
     if levels < 3 or not len(used):
-        why = "a trend needs at least three levels" if levels < 3 else "no block has a value at every level"
-        return Trend(math.nan, math.nan, len(used), levels, left_out, why)
+        lacking = "a trend needs at least three levels" if levels < 3 else "no block has a value at every level"
+        return Trend(math.nan, math.nan, len(used), levels, left_out, lacking)
     ranks = stats.rankdata(used, axis=1)
     place = np.arange(levels) - (levels - 1) / 2
     spread = ranks.std(axis=1) * place.std()

@@ -286,7 +286,6 @@ def test_figures_show_every_method_and_level(result):
 def test_the_command(perdure, tmp_path):
     assert "--retrain" in perdure("trust", code=2).stderr
     assert "--folds 0" in perdure("trust", "--retrain", "--folds", "0", code=2).stderr
-    np.savez(tmp_path / "own.npz", x_train=blobs()[0], y_train=blobs()[1], x_test=blobs()[0], y_test=blobs()[1])
     (tmp_path / "own.py").write_text(
         "import numpy as np\nfrom torch import nn\n"
         "def net(shape, outputs):\n"

@@ -120,7 +120,7 @@ def trust(
     training = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": optimizer, "momentum": momentum}
     given = {name: value for name, value in training.items() if value is not None}
     found: dict[str, Any] = {}
-    with _Bar(Console(stderr=True)) as bar:
+    with Bar(Console(stderr=True)) as bar:
         if record is not None:
             from perdure.audit import across_checkpoints  # noqa: PLC0415
 
@@ -194,7 +194,7 @@ def _subject(
     }
 
 
-class _Bar:
+class Bar:
     """One bar for each part of the work; nothing in a pipe."""
 
     def __init__(self, console: Console) -> None:
@@ -209,7 +209,7 @@ class _Bar:
         )
         self.lines: dict[int, Any] = {}
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> Bar:
         self.bar.start()
         return self
 

@@ -1,6 +1,7 @@
 """MeGe and ReCo on distances: hand-worked cases, scipy as an oracle, intervals that respect samples, the trend."""
 
 import math
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -89,7 +90,7 @@ def test_empty_sets_are_missing_with_the_reason():
 @pytest.mark.parametrize(
     ("call", "word"),
     [
-        (lambda: metrics.reco([1], [2], variant="rates"), "did you mean 'rate'"),
+        (lambda: metrics.reco([1], [2], variant=cast(Any, "rates")), "did you mean 'rate'"),
         (lambda: metrics.mege([1, -2]), "distance 2 is -2"),
         (lambda: metrics.reco([1, math.nan], [2]), "distance 2 is nan"),
         (lambda: metrics.reco([[1]], [2]), "one dimension"),

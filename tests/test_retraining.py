@@ -9,9 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from perdure import metrics
+from perdure import learners, metrics
 from perdure.audit import across_checkpoints, retrain
-from perdure.audit import folds as folds_module
 from perdure.audit.explaining import Explaining
 from perdure.audit.explanation_pairs import Pairs
 from perdure.audit.folds import Folds, joined, train_folds
@@ -22,7 +21,7 @@ from perdure.figures import class_separation, noise_lines
 from perdure.learners import Training
 
 SIDE = 7
-QUICK = Training(epochs=3, batch_size=16, lr=0.1)
+QUICK = Training(epochs=12, batch_size=16, lr=0.1)
 FEW = Explaining(samples=6, background=6)
 
 
@@ -34,7 +33,7 @@ def make_net(shape, outputs):
     )
 
 
-def blobs(count=120, classes=3, spread=1.5, seed=0):
+def blobs(count=120, classes=3, spread=1.1, seed=0):
     """Images whose class is a bright quarter under so much noise that some are mistaken."""
     rng = np.random.default_rng(seed)
     y = np.arange(count) % classes
@@ -54,12 +53,13 @@ def result(tmp_path_factory):
     return measured(tmp_path_factory.mktemp("retraining"), methods=["expected_gradients", "grad"], cascade_share=0.5)
 
 
-def test_folds_divide_the_data_and_are_balanced():
+def test_folds_divide_the_data_into_equal_parts():
     plan = Folds(joined(blobs()), make_net, count=4)
     rows = [plan.rows(fold) for fold in range(4)]
     assert sorted(np.concatenate(rows).tolist()) == list(range(120))
     for own in rows:
-        assert np.bincount(plan.labels[own]).tolist() == [10, 10, 10]
+        assert len(own) == 30
+        assert np.bincount(plan.labels[own]).min() >= 5
     run = plan.run(1)
     assert len(run.benchmark.tasks[0].train) == 90
     held = {one.tobytes() for one in run.benchmark.tasks[0].test.x}
@@ -129,7 +129,8 @@ def test_a_fold_without_both_kinds_of_pairs_is_reported(result):
     assert list(changed.incomplete_folds("grad")) == [0]
     assert "S!= is empty" in changed.incomplete_folds("grad")[0]
     assert changed.trend("grad", "reco_rate").left_out == 1
-    assert json.loads(json.dumps(changed.to_json()))["stages"][0]["methods"]["grad"]["l2"]["incomplete_folds"]["1"]
+    told = json.loads(json.dumps(replace(changed, stages=(stage,)).to_json()))
+    assert told["stages"][0]["methods"]["grad"]["l2"]["incomplete_folds"]["1"]
 
 
 def test_the_order_of_folds_changes_nothing(result):
@@ -204,7 +205,7 @@ def test_what_is_done_is_used_again_and_resumed(tmp_path, monkeypatch):
         return real(self, method, *rest)
 
     monkeypatch.setattr(Explaining, "maps", counted)
-    monkeypatch.setattr(folds_module.learners, "execute", lambda *_: pytest.fail("a finished fold was trained again"))
+    monkeypatch.setattr(learners, "execute", lambda *_: pytest.fail("a finished fold was trained again"))
     again = measured(tmp_path, noise=(0.3,))
     assert calls == []
     for place in (0, 1):
@@ -294,7 +295,7 @@ def test_the_command(perdure, tmp_path):
     options = ("--folds", 2, "--epochs", 1, "--per-fold", 10, "--method", "grad", "--noise", "10", "--per-class", 30)
     run = ("trust", "--retrain", "--benchmark", "split-digits", "--network", "own.py:net", *options)
     table = perdure(*run).stdout
-    for word in ("MeGe", "ReCo", "constant (control)", "random (control)", "10 %", "accuracy"):
+    for word in ("MeGe", "ReCo", "constant", "random", "(control)", "10 %", "accuracy"):
         assert word in table
     value = json.loads(perdure(*run, "--json", "--figure", "noise.png").stdout)["retraining"]
     assert (tmp_path / "noise.png").stat().st_size > 1000

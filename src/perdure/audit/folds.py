@@ -76,7 +76,7 @@ def _of_arrays(data: Any) -> Benchmark:
 class Folds:
     """How k networks are trained: each on all data but one fold, from a start of its own.
 
-    The folds are balanced over classes and depend on the seed and the labels alone.
+    The folds are of equal size, hold the classes in about equal parts, and depend on the seed and the labels alone.
     """
 
     data: Benchmark
@@ -98,7 +98,7 @@ class Folds:
         return self.data.tasks[0].train.y
 
     def rows(self, fold: int) -> Rows:
-        """Return the examples of a fold, in an order whose every beginning is balanced over classes."""
+        """Return the examples of a fold in a seeded order; the classes come in about equal parts."""
         return balanced_order(self.labels, self.seed)[fold :: self.count]
 
     def run(self, fold: int) -> Run:

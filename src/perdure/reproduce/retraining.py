@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from perdure import figures, tasks
-from perdure.audit import Interval, retrain
+from perdure.audit import Interval
 from perdure.audit.explaining import Explaining, distances_of
 from perdure.audit.explanation_pairs import Pairs
-from perdure.audit.retraining_explanations import NOISE, Progress
+from perdure.audit.retraining_explanations import NOISE, Progress, retrain
 from perdure.audit.retraining_results import RetrainingResult
 from perdure.learners import Training
 from perdure.metrics import RetrainingScores
@@ -219,9 +219,9 @@ def _similar_classes(result: RetrainingResult) -> list[str]:
         alike[first, second] = alike[second, first] = True
     known = ~np.isnan(matrix.separation)
     parts = []
-    for name, cells in (("between look-alikes", alike & known), ("all others", ~alike & known)):
-        weight = matrix.pairs[cells]
-        mean = float(np.average(matrix.separation[cells], weights=weight)) if weight.sum() else float("nan")
+    for name, chosen in (("between look-alikes", alike & known), ("all others", ~alike & known)):
+        weight = matrix.pairs[chosen]
+        mean = float(np.average(matrix.separation[chosen], weights=weight)) if weight.sum() else float("nan")
         parts.append(f"{name} {mean:.3f} ({int(weight.sum())} pairs)")
     names = ", ".join(f"{one} and {other}" for one, other in SIMILAR)
     cells = [

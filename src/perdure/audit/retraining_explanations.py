@@ -59,8 +59,9 @@ def retrain(
 
     ``data``: a benchmark, its name or path (all its tasks joined), or (inputs, labels). ``network``: a name, or a function
     (input shape, outputs) -> network. Of each fold ``per_fold`` samples are explained by every network with every method and
-    by the two controls; each sample of fold i gives one distance for each pair (i, j). ``noise``: shares of the weights' own spread for the weight-randomisation test; no noise is always measured. ``cascade_share`` adds the same
-    from the output down, layer by layer, at that share. Networks, maps and distances are kept below ``out`` and used again.
+    by the two controls; each sample of fold i gives one distance for each pair (i, j). ``noise``: shares of the weights'
+    own spread for the weight-randomisation test; no noise is always measured. ``cascade_share`` adds the same from the
+    output down, layer by layer, at that share. Networks, maps and distances are kept below ``out`` and used again.
     """
     whole = joined(data, data_dir, per_class)
     protocol = protocol_for(whole)

@@ -33,12 +33,14 @@ __all__ = [
     "RunProvenance",
     "ShapcResult",
     "ViewedSample",
+    "across_checkpoints",
     "audit_records",
     "audit_runs",
     "compare",
     "fit_runs",
     "latent_properties",
     "measure_run",
+    "retrain",
     "shapc",
     "viewed_samples",
 ]
@@ -88,6 +90,20 @@ def shapc(record: str | Path, **options: Any) -> ShapcResult:
     from perdure.audit.stability import shapc as audit_one  # noqa: PLC0415  (it needs torch)
 
     return audit_one(record, **options)
+
+
+def retrain(data: Any, **options: Any) -> Any:
+    """Ask whether explanations survive retraining; see `perdure.audit.retraining_explanations.retrain` for the options."""
+    from perdure.audit.retraining_explanations import retrain as measure  # noqa: PLC0415  (it needs torch)
+
+    return measure(data, **options)
+
+
+def across_checkpoints(record: str | Path, **options: Any) -> Any:
+    """Ask the same across a run's checkpoints; see `perdure.audit.checkpoint_explanations.across_checkpoints`."""
+    from perdure.audit.checkpoint_explanations import across_checkpoints as measure  # noqa: PLC0415  (it needs torch)
+
+    return measure(record, **options)
 
 
 def _usable(runs: Sequence[Measurements]) -> tuple[list[Measurements], dict[str, str]]:

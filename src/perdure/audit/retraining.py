@@ -9,10 +9,17 @@ from perdure import learners, nets
 from perdure.audit.subject import Subject, networks_of, rebuilt_benchmark
 from perdure.errors import InputError
 from perdure.record import Record
-from perdure.record.schema import MANIFEST
+from perdure.record.schema import MANIFEST, Manifest
 
 OTHER_SEED = 1_000
 """Added to the record's seed: far from the small numbers of a comparison's own seeds."""
+
+
+def recorded_training(manifest: Manifest) -> learners.Training:
+    """Return how a record's network was trained."""
+    names = {field.name for field in fields(learners.Training)}
+    shared = {name: value for name, value in manifest.settings.items() if name in names}
+    return learners.Training(**{**shared, "milestones": tuple(shared.get("milestones", ()))})
 
 
 def trained_again(subject: Subject, folder: Path, data_dir: Path | None, device: str) -> Subject:
@@ -28,13 +35,12 @@ def trained_again(subject: Subject, folder: Path, data_dir: Path | None, device:
     benchmark = rebuilt_benchmark(Record.open(path), data_dir)
     training = {field.name for field in fields(learners.Training)}
     own = {name: value for name, value in manifest.settings.items() if name not in training | {"tuning_trials"}}
-    shared = {name: value for name, value in manifest.settings.items() if name in training}
     run = learners.Run(
         replace(benchmark, curriculum=benchmark.curriculum[:1]),
         learners.get(manifest.learner),
         network=manifest.network["name"],
         width=manifest.network.get("width"),
-        training=learners.Training(**{**shared, "milestones": tuple(shared.get("milestones", ()))}),
+        training=recorded_training(manifest),
         settings=own,
         seed=(manifest.seed or 0) + OTHER_SEED,
         device=device,

@@ -16,6 +16,7 @@ from perdure.cli.fit import fit
 from perdure.cli.reproduce import reproduce
 from perdure.cli.run import run
 from perdure.cli.score import score
+from perdure.cli.trust import trust
 from perdure.errors import InputError
 
 # A full disk, a quota, or a place where nothing may be written: the user's to mend, not a fault of the program.
@@ -68,7 +69,7 @@ def _stop(message: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-for _command in (demo, run, audit, score, fit, explain, report, reproduce):
+for _command in (demo, run, audit, score, fit, explain, trust, report, reproduce):
     app.command()(_guarded(_command))
 
 

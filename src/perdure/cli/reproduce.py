@@ -11,7 +11,7 @@ from rich.console import Console
 
 def reproduce(
     target: Annotated[
-        Literal["classic-learners", "memory-learners", "shapc"], typer.Argument(help="What to reproduce.")
+        Literal["classic-learners", "memory-learners", "shapc", "retraining"], typer.Argument(help="What to reproduce.")
     ],
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are.")] = None,
     out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("runs/reproduce"),
@@ -22,7 +22,7 @@ def reproduce(
         str | None,
         typer.Option(
             help="One study only: split-mnist, cifar10-small or cifar10-small-task of the classic learners, "
-            "memory-small-conv or memory-resnet18 of the memory learners."
+            "memory-small-conv or memory-resnet18 of the memory learners and shapc, lenet, lenet-slow, lenet-sweep or resnet18 of retraining."
         ),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
@@ -30,8 +30,8 @@ def reproduce(
     """Train learners and write their table beside the published one.
 
     classic-learners tunes and trains the twelve classic learners; memory-learners trains the nine methods of the SHAPC
-    paper's Table 1, and shapc audits whether they keep their reasons. It can be stopped and repeated: finished runs,
-    trials and samples are kept.
+    paper's Table 1, and shapc audits whether they keep their reasons; retraining asks whether explanations survive it. It
+    can be stopped and repeated: finished runs, trials and samples are kept.
     """
     import torch  # noqa: PLC0415
 
@@ -39,6 +39,9 @@ def reproduce(
     from perdure.errors import InputError, nearest  # noqa: PLC0415
     from perdure.reproduce import TARGETS, run_study  # noqa: PLC0415
 
+    if target == "retraining":
+        _retraining(data_dir, out, page or Path("docs/results/retraining.md"), only, threads)
+        return
     chosen = TARGETS[target]
     if only is not None and only not in chosen.studies:
         raise InputError(f"--only {only}: {nearest(only, list(chosen.studies))}")
@@ -52,3 +55,24 @@ def reproduce(
             sections.append(chosen.table(study, audit, out))
     chosen.write_results(sections, page or chosen.page)
     typer.echo(page or chosen.page)
+
+
+def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
+    """Measure every network of the study, or one, and write the page."""
+    import torch  # noqa: PLC0415
+
+    from perdure.cli.trust import Bar  # noqa: PLC0415
+    from perdure.errors import InputError, nearest  # noqa: PLC0415
+    from perdure.reproduce import retraining  # noqa: PLC0415
+
+    if only is not None and only not in retraining.SUBJECTS:
+        raise InputError(f"--only {only}: {nearest(only, list(retraining.SUBJECTS))}")
+    torch.set_num_threads(threads)
+    sections = []
+    with Bar(Console(stderr=True)) as bar:
+        for name, subject in retraining.SUBJECTS.items():
+            if only in (None, name):
+                result = retraining.run_subject(subject, data_dir, out, bar.show)
+                sections.append(retraining.section(subject, result, page.parent))
+    retraining.write_results(sections, page)
+    typer.echo(page)

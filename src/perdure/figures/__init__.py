@@ -2,6 +2,7 @@
 
 from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines
 from perdure.figures.attributions import attribution_map, attribution_panels
+from perdure.figures.retraining import class_separation, noise_lines
 from perdure.figures.stability import (
     attribution_strip,
     stability_bands,
@@ -20,8 +21,10 @@ __all__ = [
     "attribution_map",
     "attribution_panels",
     "attribution_strip",
+    "class_separation",
     "criteria_dots",
     "criteria_lines",
+    "noise_lines",
     "progress_lines",
     "save",
     "stability_bands",

@@ -19,8 +19,10 @@ from perdure.metrics.efficiency import (
     sample_storage_efficiency,
 )
 from perdure.metrics.intervals import Interval, interval
+from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.resampling import Difference, holm, paired_difference
+from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.score import (
     CRITERIA,
     WEIGHTS,
@@ -50,7 +52,10 @@ __all__ = [
     "Interval",
     "Intransigence",
     "Missing",
+    "PairScores",
+    "RetrainingScores",
     "ShapcSummary",
+    "Trend",
     "accuracy",
     "attribution_bias",
     "attribution_biases",
@@ -67,16 +72,22 @@ __all__ = [
     "interval",
     "intransigence",
     "lifelong",
+    "mege",
+    "mege_distance",
     "min_accuracy",
     "model_size_efficiency",
+    "pair_scores",
     "paired_difference",
     "positive_backward_transfer",
     "reason",
+    "reco",
     "remembering",
+    "retraining_scores",
     "sample_storage_efficiency",
     "shapc",
     "shapc_at_shares",
     "summarise_shapc",
+    "trend_test",
     "weight_vector",
     "windowed_forgetting",
     "windowed_plasticity",

@@ -1,0 +1,248 @@
+"""perdure trust: can the explanations be believed?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+from perdure.cli.options import own_function
+from perdure.errors import InputError
+
+if TYPE_CHECKING:
+    from perdure.learners import Training
+
+Target = Literal["label", "predicted"]
+_DATA = "Data and network"
+_EXPLAIN = "Explanations"
+_NOISE = "Weight randomisation"
+
+
+def trust(
+    record: Annotated[
+        Path | None,
+        typer.Argument(help="A record: its data, network and training are used, and its checkpoints are compared too."),
+    ] = None,
+    retrain: Annotated[
+        bool, typer.Option("--retrain", help="Do explanations survive retraining? (MeGe, ReCo, weight randomisation)")
+    ] = False,
+    benchmark: Annotated[
+        str | None, typer.Option(help="A benchmark's name, or a path to your own data.", rich_help_panel=_DATA)
+    ] = None,
+    per_class: Annotated[
+        int | None, typer.Option(help="So many examples of each class.", min=1, rich_help_panel=_DATA)
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data files are, or go.", rich_help_panel=_DATA)] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="A name, or file.py:function of your own: (input shape, outputs) -> network.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Width of the network.", min=1, rich_help_panel=_DATA)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of each fold.", rich_help_panel=_DATA)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples in a batch.", rich_help_panel=_DATA)] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.", rich_help_panel=_DATA)] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adagrad.", rich_help_panel=_DATA)] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd.", rich_help_panel=_DATA)] = None,
+    folds: Annotated[
+        int, typer.Option(help="Networks to train; 0 for a record's checkpoints alone.", min=0, rich_help_panel=_DATA)
+    ] = 5,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Folds trained at once, sharing the cores; by default one a core.", min=1, rich_help_panel=_DATA
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps, ...", rich_help_panel=_DATA)] = "cpu",
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="An explainer; may be given several times.", rich_help_panel=_EXPLAIN),
+    ] = None,
+    per_fold: Annotated[
+        int, typer.Option(help="Samples of each fold (of each task: half) to explain.", min=2, rich_help_panel=_EXPLAIN)
+    ] = 40,
+    budget: Annotated[
+        int,
+        typer.Option(help="Gradients, steps, perturbations or permutations a map.", min=1, rich_help_panel=_EXPLAIN),
+    ] = 100,
+    background: Annotated[
+        int, typer.Option(help="Training samples to compare with.", min=1, rich_help_panel=_EXPLAIN)
+    ] = 50,
+    target: Annotated[Target, typer.Option(help="Whose class is explained.", rich_help_panel=_EXPLAIN)] = "label",
+    layer: Annotated[str | None, typer.Option(help="Grad-CAM's layer.", rich_help_panel=_EXPLAIN)] = None,
+    players: Annotated[
+        str | None,
+        typer.Option(help="Shapley and LIME: pixels, features, grid or superpixels.", rich_help_panel=_EXPLAIN),
+    ] = None,
+    distance: Annotated[
+        str,
+        typer.Option(
+            help="What the tables show: l2, l2-unit, cosine, spearman, ssim, ssim-unit.", rich_help_panel=_EXPLAIN
+        ),
+    ] = "l2-unit",
+    noise: Annotated[str, typer.Option(help="Percent of the weights' own spread.", rich_help_panel=_NOISE)] = "5,10,30",
+    top_down: Annotated[
+        float | None,
+        typer.Option(help="Also add so many percent from the output down, layer by layer.", rich_help_panel=_NOISE),
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Save the scores against noise as .png, .svg or .pdf.", rich_help_panel=_NOISE)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of folds, networks and draws.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Where networks and maps are kept, to be used again.")] = Path(
+        "runs/retraining"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print every score, distance and fold as JSON.")] = False,
+) -> None:
+    """Can the explanations be believed? With --retrain: do they survive training again?
+
+    Trains --folds networks, each without one fold of the data, explains held-out samples with all of them, and prints MeGe
+    and ReCo with their controls, without noise on the weights and with. With a RECORD the same is asked of its checkpoints.
+    Run it again: finished networks and maps are used as they are. Exit code 1 when an explainer had to be refused.
+    """
+    from perdure.audit.explaining import Explaining  # noqa: PLC0415
+
+    if not retrain:
+        raise InputError(
+            "perdure trust can measure one thing so far: --retrain, whether explanations survive retraining"
+        )
+    if folds == 0 and record is None:
+        raise InputError("--folds 0 leaves nothing to do without a record; name one, or train at least 2 folds")
+    shares = [share / 100 for share in _percents(noise, "--noise")]
+    explaining = Explaining(budget, background, target, layer, players, seed)
+    asked: dict[str, Any] = {"methods": method or ["expected_gradients"], "explaining": explaining, "device": device}
+    training = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": optimizer, "momentum": momentum}
+    given = {name: value for name, value in training.items() if value is not None}
+    found: dict[str, Any] = {}
+    with Bar(Console(stderr=True)) as bar:
+        if record is not None:
+            from perdure.audit import across_checkpoints  # noqa: PLC0415
+
+            half = max(2, per_fold // 2)
+            found["checkpoints"] = across_checkpoints(
+                record, **asked, per_task=half, data_dir=data_dir, progress=bar.show
+            )
+        if folds:
+            from perdure.audit import retrain as measure  # noqa: PLC0415
+
+            subject = _subject(record, benchmark, per_class, data_dir, network, width, given)
+            found["retraining"] = measure(
+                **subject,
+                **asked,
+                folds=folds,
+                per_fold=per_fold,
+                noise=shares,
+                cascade_share=None if top_down is None else top_down / 100,
+                seed=seed,
+                workers=workers,
+                out=out,
+                progress=bar.show,
+            )
+    _tell(found, distance, figure, as_json)
+
+
+def _percents(text: str, option: str) -> list[float]:
+    try:
+        values = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InputError(f"{option} {text}: expected numbers separated by commas, as in 5,10,30") from None
+    if any(not 0 <= value < float("inf") for value in values):
+        raise InputError(f"{option} {text}: expected percentages of at least 0")
+    return values
+
+
+def _subject(
+    record: Path | None,
+    benchmark: str | None,
+    per_class: int | None,
+    data_dir: Path | None,
+    network: str | None,
+    width: int | None,
+    given: dict[str, Any],
+) -> dict[str, Any]:
+    """Return data, network and training: of the record, or as the options say."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from perdure import nets, tasks  # noqa: PLC0415
+    from perdure.audit.retraining import recorded_training  # noqa: PLC0415
+    from perdure.audit.subject import rebuilt_benchmark  # noqa: PLC0415
+    from perdure.learners import protocol_for  # noqa: PLC0415
+    from perdure.record import Record  # noqa: PLC0415
+
+    maker = own_function(network) if network and ":" in network else network
+    if record is None:
+        data = tasks.load(benchmark or "split-digits", per_class=per_class, data_dir=data_dir)
+        training: Training = replace(protocol_for(data).training, **given)
+        return {"data": data, "network": maker, "width": width, "training": training}
+    if benchmark is not None:
+        raise InputError("--benchmark: the record names its own data; give one of the two")
+    opened = Record.open(record)
+    name = opened.manifest.network.get("name")
+    if maker is None and name not in nets.names():
+        raise InputError(f"{record}: it does not name a network of ours; give --network file.py:function, or --folds 0")
+    return {
+        "data": rebuilt_benchmark(opened, data_dir),
+        "network": maker or name,
+        "width": width or opened.manifest.network.get("width"),
+        "training": replace(recorded_training(opened.manifest), **given),
+    }
+
+
+class Bar:
+    """One bar for each part of the work; nothing in a pipe."""
+
+    def __init__(self, console: Console) -> None:
+        self.bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.lines: dict[int, Any] = {}
+
+    def __enter__(self) -> Bar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        """Show what is being done; a new total is a new part."""
+        if total not in self.lines:
+            self.lines[total] = self.bar.add_task(what, total=total)
+        self.bar.update(self.lines[total], description=what, completed=done)
+
+
+def _tell(found: dict[str, Any], distance: str, figure: Path | None, as_json: bool) -> None:
+    from perdure.cli.trust_tables import print_checkpoints, print_retraining  # noqa: PLC0415
+
+    for result in found.values():
+        if distance not in result.distances:
+            raise InputError(f"--distance {distance}: these maps have {', '.join(result.distances)}")
+    if figure is not None and "retraining" in found:
+        from perdure import figures  # noqa: PLC0415
+
+        figures.save(figures.noise_lines(found["retraining"], distance), figure)
+    if as_json:
+        told = {name: result.to_json() for name, result in found.items()}
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        if "retraining" in found:
+            print_retraining(found["retraining"], distance, Console())
+        if "checkpoints" in found:
+            print_checkpoints(found["checkpoints"], distance, Console())
+    refused = {name: why for result in found.values() for name, why in result.refused.items()}
+    for name, why in refused.items():
+        typer.echo(f"perdure: {name} was left out: {why}", err=True)
+    if refused:
+        raise typer.Exit(1)

@@ -1,0 +1,84 @@
+"""Pictures of whether explanations survive retraining and follow the weights."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from perdure.errors import InputError
+from perdure.figures.style import colour
+
+if TYPE_CHECKING:
+    from perdure.audit.retraining_results import RetrainingResult
+
+PANELS = (("mege", "MeGe ↑"), ("reco_rate", "ReCo, rates ↑"), ("reco_precision", "ReCo, precisions ↑"))
+
+
+def noise_lines(result: RetrainingResult, distance: str = "l2-unit", top_down: bool = False) -> Figure:
+    """MeGe, both forms of ReCo and the accuracy against the noise on the weights; the controls are dashed.
+
+    ``top_down``: against the number of layers, counted from the output, that have noise.
+    """
+    places = result.cascade() if top_down else result.levels()
+    if len(places) < 2:
+        raise InputError("there is only one level of noise; measure some more (noise=, cascade_share=)")
+    noises = [result.stages[place].noise for place in places]
+    marks = [str(noise.top or 0) if top_down else f"{100 * noise.share:g}" for noise in noises]
+    figure = Figure(figsize=(11, 3), layout="constrained")
+    panels = figure.subplots(1, len(PANELS) + 1)
+    x = np.arange(len(places))
+    for index, method in enumerate(result.methods):
+        control = method not in result.explainers
+        style = {"color": "#777777" if control else colour(index), "linestyle": "--" if control else "-"}
+        marker = {"constant": "s", "random": "x"}.get(method, "o")
+        found = [result.scores(method, distance, place) for place in places]
+        for panel, (name, _) in zip(panels, PANELS, strict=False):
+            values = [getattr(one, name) for one in found]
+            means = np.array([value.mean for value in values])
+            panel.plot(x, means, marker=marker, markersize=3, linewidth=1.4, label=method, **style)
+            if not control:
+                low, high = ([getattr(value, end) for value in values] for end in ("low", "high"))
+                panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
+    accuracy = np.array([result.stages[place].accuracy for place in places])
+    panels[-1].plot(x, accuracy, color="#999999", linewidth=0.7)
+    panels[-1].plot(x, accuracy.mean(axis=1), color="black", marker="o", markersize=3)
+    for panel, title in zip(panels, [title for _, title in PANELS] + ["accuracy, held-out folds"], strict=True):
+        panel.set_title(title, fontsize=9)
+        panel.set_xticks(x, marks, fontsize=8)
+        panel.tick_params(labelsize=8)
+        panel.set_ylim(bottom=0)
+    figure.supxlabel(
+        "layers with noise, from the output" if top_down else "noise, % of the weights' spread", fontsize=9
+    )
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False, fontsize=8)
+    return figure
+
+
+def class_separation(result: RetrainingResult, method: str, distance: str = "l2-unit") -> Figure:
+    """How plainly errors show, for each true class (row) and each wrong answer (column): 1 plain, 1/2 not at all.
+
+    Small figures are the numbers of pairs.
+    """
+    if method not in result.methods:
+        raise InputError(f"method {method!r} was not measured; there are {', '.join(result.methods)}")
+    names = result.class_names
+    matrix = result.stages[0].pairs[method].classes(distance, len(names))
+    side = max(3.2, 0.42 * len(names) + 1.2)
+    figure = Figure(figsize=(side + 0.8, side), layout="constrained")
+    panel = figure.subplots()
+    shown = panel.imshow(matrix.separation, vmin=0, vmax=1, cmap="cividis")
+    for (true, said), value in np.ndenumerate(matrix.separation):
+        if not math.isnan(value):
+            ink = "w" if value < 0.55 else "k"
+            panel.text(said, true, f"{value:.2f}", ha="center", va="bottom", fontsize=6, color=ink)
+            panel.text(said, true, str(matrix.pairs[true, said]), ha="center", va="top", fontsize=5, color=ink)
+    panel.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
+    panel.set_yticks(range(len(names)), names, fontsize=7)
+    panel.set_xlabel("the wrong model says", fontsize=8)
+    panel.set_ylabel("true class", fontsize=8)
+    figure.colorbar(shown, ax=panel, shrink=0.8, label="separation").ax.tick_params(labelsize=7)
+    return figure

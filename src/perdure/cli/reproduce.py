@@ -22,7 +22,8 @@ def reproduce(
         str | None,
         typer.Option(
             help="One study only: split-mnist, cifar10-small or cifar10-small-task of the classic learners, "
-            "memory-small-conv or memory-resnet18 of the memory learners and shapc, lenet, lenet-slow, lenet-sweep or resnet18 of retraining."
+            "memory-small-conv or memory-resnet18 of memory-learners and shapc, "
+            "lenet, lenet-slow, lenet-sweep or resnet18 of retraining."
         ),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,

@@ -21,7 +21,7 @@ def reproduce(
     only: Annotated[
         str | None,
         typer.Option(
-            help="One study only: split-mnist, cifar10-small, cifar10-small-task; of retraining lenet, lenet-slow, lenet-sweep, resnet18."
+            help="One study only, as in split-mnist or cifar10-small (classic-learners), lenet or resnet18 (retraining)."
         ),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,

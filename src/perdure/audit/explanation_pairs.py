@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure.audit.json_values import interval_to_json, matrix_to_json, number_of
+from perdure.explain.distances import DISTANCES
 from perdure.metrics import PairScores, RetrainingScores, pair_scores, reason, retraining_scores
 
 IntArray = NDArray[np.int64]
@@ -138,9 +139,9 @@ class Pairs:
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> Pairs:
         """Return the table that `tensors` gave."""
-        kinds = {
-            name.split(".", 1)[1]: value.numpy() for name, value in tensors.items() if name.startswith("distance.")
-        }
+        # A safetensors file has no order of its own.
+        kept = [kind for kind in DISTANCES if f"distance.{kind}" in tensors]
+        kinds = {kind: tensors[f"distance.{kind}"].numpy() for kind in kept}
         return cls(**{name: tensors[name].numpy() for name in _COLUMNS}, distances=kinds)
 
 

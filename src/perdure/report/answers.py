@@ -48,7 +48,7 @@ def answers(audit: Audit, entry: LearnerAudit) -> tuple[Answer, ...]:
         _reasons(audit, entry),
         _blame(audit, entry),
         Answer(QUESTIONS[3], missing="Not measured in this audit."),
-        Answer(QUESTIONS[4], missing="Not measured in this audit."),
+        Answer(QUESTIONS[4], missing="Not part of an audit.", command="perdure trust RECORD --retrain"),
     )
 
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
 
+from perdure.cli.bars import make_bar
 from perdure.learners import Position, Progress
 
 REDRAW_SECONDS = 0.1
@@ -20,16 +19,7 @@ class RunProgress(Progress):
 
     def __init__(self, label: str, console: Console, tells_tasks: bool = True) -> None:
         self.label, self.console, self.tells_tasks = label, console, tells_tasks
-        self.bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[detail]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        self.bar = make_bar(console)
         self.line = self.bar.add_task(label, total=None, detail="")
         self.position: Position | None = None
         self.batches = 0

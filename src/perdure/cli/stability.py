@@ -9,11 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from perdure.audit import Audit, Interval, ShapcResult
+from perdure.cli.bars import make_bar
 from perdure.cli.options import own_function
 from perdure.errors import InputError
 
@@ -25,16 +24,7 @@ class StabilityProgress:
     """One bar for each run, with the estimate so far; nothing in a pipe."""
 
     def __init__(self, console: Console) -> None:
-        self.bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[estimate]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        self.bar = make_bar(console)
 
     def __enter__(self) -> StabilityProgress:
         self.bar.start()
@@ -47,12 +37,12 @@ class StabilityProgress:
 
     def begin(self, run: str) -> Callable[[int, int, Interval | None], None]:
         """Return the progress of a run."""
-        line = self.bar.add_task("/".join(Path(run).parts[-2:]), total=None, estimate="")
+        line = self.bar.add_task("/".join(Path(run).parts[-2:]), total=None, detail="")
 
         def show(done: int, total: int, estimate: Interval | None) -> None:
             self.bar.update(line, completed=done, total=total)
             if estimate is not None:
-                self.bar.update(line, estimate=f"SHAPC-Mean {estimate}")
+                self.bar.update(line, detail=f"SHAPC-Mean {estimate}")
 
         return show
 

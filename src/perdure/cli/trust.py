@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
 
+from perdure.cli.bars import make_bar
 from perdure.cli.options import own_function
 from perdure.errors import InputError
 
@@ -198,15 +197,7 @@ class Bar:
     """One bar for each part of the work; nothing in a pipe."""
 
     def __init__(self, console: Console) -> None:
-        self.bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        self.bar = make_bar(console)
         self.lines: dict[int, Any] = {}
 
     def __enter__(self) -> Bar:
@@ -219,7 +210,7 @@ class Bar:
     def show(self, what: str, done: int, total: int) -> None:
         """Show what is being done; a new total is a new part."""
         if total not in self.lines:
-            self.lines[total] = self.bar.add_task(what, total=total)
+            self.lines[total] = self.bar.add_task(what, total=total, detail="")
         self.bar.update(self.lines[total], description=what, completed=done)
 
 

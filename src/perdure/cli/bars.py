@@ -1,0 +1,20 @@
+"""The look of every long progress bar: what is done, a word of detail, time gone and time left; nothing in a pipe."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+def make_bar(console: Console) -> Progress:
+    """Return a bar whose lines have a ``detail`` beside the share that is done."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[detail]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )

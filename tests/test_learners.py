@@ -365,8 +365,8 @@ def test_a_saved_state_is_taken_up_on_the_runs_device(name):
     again = make_learner(name, THREE_TASKS, linear(4, 6).to("meta"), device=torch.device("meta"))
     again.load_state(saved.state())
     held = {
-        "rehearsal": lambda: again.memory.tasks[1].raw,
-        "agem": lambda: again.reservoir.raw,
+        "rehearsal": lambda: again.memory.groups[1].raw,
+        "agem": lambda: again.memory.draw(1).raw,
         "ewc": lambda: again.anchor["weight"],
     }
     assert held[name]().device.type == "meta"

@@ -14,7 +14,7 @@ from perdure.audit import MEASURES, Audit, ShapcResult
 from perdure.audit.stability_maps import KeptSample
 from perdure.errors import InputError
 from perdure.figures.attributions import CLIPPED, overlay, show_image
-from perdure.figures.style import colour
+from perdure.figures.style import colour, shortened
 
 BARS = ("average_accuracy", "forgetting", "shapc_mean", "shapc_var")
 
@@ -135,7 +135,8 @@ def stability_bars(audit: Audit) -> Figure:
                 )
         arrow = "↑" if MEASURES[measure].higher_is_better else "↓"
         panel.set_title(f"{MEASURES[measure].label} {arrow}", fontsize=9)
-        panel.set_xticks(range(len(entries)), [entry.title for entry in entries], rotation=40, ha="right", fontsize=8)
+        names = [shortened(entry.title) for entry in entries]
+        panel.set_xticks(range(len(entries)), names, rotation=40, ha="right", fontsize=8)
         panel.set_ylim(bottom=0)
         panel.tick_params(axis="y", labelsize=8)
     return figure

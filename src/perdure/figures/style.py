@@ -19,6 +19,11 @@ def colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
+def shortened(name: str, most: int = 18) -> str:
+    """Return a name that leaves room for the picture beside it."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
 def save(figure: Figure, path: str | Path) -> Path:
     """Write a figure as PNG, SVG or PDF, by the ending of its path."""
     path = Path(path)

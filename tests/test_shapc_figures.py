@@ -10,7 +10,7 @@ from perdure import figures, metrics
 from perdure.audit import Audit, LearnerAudit, ShapcResult
 from perdure.audit.stability_maps import kept_samples
 from perdure.errors import InputError
-from tests.test_shapc_audit import audited, folder, net
+from tests.checkpoints import audited, folder, net
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from perdure.learners import Training
 from perdure.reproduce import retraining
 from perdure.reproduce.retraining import DISTANCE, Subject
 
-CLASSES, SIDE = 10, 32
+CLASSES, SIDE = 10, 20
 
 
 @pytest.fixture
@@ -19,13 +19,16 @@ def study(tmp_path, monkeypatch):
     """A file like the study's own and two small subjects that share their networks."""
     rng = np.random.default_rng(0)
     y = np.arange(12 * CLASSES) % CLASSES
-    x = rng.integers(0, 120, (len(y), SIDE, SIDE, 3), dtype=np.uint8)
+    x = rng.integers(0, 190, (len(y), SIDE, SIDE, 3), dtype=np.uint8)
     for place, unit in enumerate(y):
-        x[place, 3 * unit : 3 * unit + 3] += 110
+        x[place, 2 * unit : 2 * unit + 2] += 45
     np.savez(tmp_path / "cifar10-small.npz", x_train=x, y_train=y, x_test=x[:CLASSES], y_test=y[:CLASSES])
     methods = ("expected_gradients", "grad")
-    tiny = Subject("tiny", "Tiny", "lenet", 2, Training(epochs=2, batch_size=16, lr=0.05), 6, methods, (0.3,))
-    sweep = replace(tiny, name="tiny-sweep", title="Tiny, finer", methods=methods[:1], noise=(), per_fold=4)
+    tiny = Subject("tiny", "Tiny", "mlp400", 16, Training(epochs=4, batch_size=8, lr=0.05), 6, methods, (0.3,))
+    sweep = replace(tiny, name="tiny-sweep", title="Tiny, finer", methods=methods[:1], noise=(1.0,), per_fold=4)
+    # Fewer draws than the study's: the page and the result make the same ones.
+    monkeypatch.setattr("perdure.metrics.retraining.RESAMPLES", 60)
+    monkeypatch.setattr("perdure.metrics.retraining.PERMUTATIONS", 59)
     monkeypatch.setattr(retraining, "SUBJECTS", {"tiny": tiny, "tiny-sweep": sweep})
     return tmp_path
 

@@ -261,9 +261,13 @@ def _border(maps: Any) -> Any:
     return cut
 
 
+def _moved(maps: Any) -> Any:
+    return np.roll(maps, (maps.shape[-2] // 2, maps.shape[-1] // 2), axis=(-2, -1))
+
+
 _SPOILT: Mapping[str, Any] = {
     "as it is": lambda maps: maps,
-    "moved by half the image": lambda maps: np.roll(maps, (16, 16), axis=(-2, -1)),
+    "moved by half the image": _moved,
     "border only, the middle quarter of the area erased": _border,
     "middle quarter only": lambda maps: maps - _border(maps),
 }

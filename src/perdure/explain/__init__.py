@@ -9,6 +9,7 @@ from perdure.explain.game import NetworkGame, layer_output
 from perdure.explain.pilot import choose_estimator
 from perdure.explain.players import Players, features, grid, own_players, pixels, superpixels
 from perdure.explain.shapley import ESTIMATORS, Shapley, shapley
+from perdure.explain.shapley_table import ShapleyTable, layer_maps, shapley_table
 from perdure.explain.sharing import quick_game
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "NetworkGame",
     "Players",
     "Shapley",
+    "ShapleyTable",
     "attribute",
     "check_axioms",
     "check_network",
@@ -31,11 +33,13 @@ __all__ = [
     "expected_gradients",
     "features",
     "grid",
+    "layer_maps",
     "layer_output",
     "method_names",
     "own_players",
     "pixels",
     "quick_game",
     "shapley",
+    "shapley_table",
     "superpixels",
 ]

@@ -6,23 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from perdure.errors import InputError, nearest
 from perdure.explain import methods
-from perdure.explain.arrays import as_rows, check_finite, like, place_of, rows_per_batch
-from perdure.explain.checker import Inspection, check_map_layer, inspect_network
+from perdure.explain.arrays import check_finite, like
+from perdure.explain.asking import Asked, explained
+from perdure.explain.checker import Inspection
 from perdure.explain.expected_gradients import DrawKind, ExpectedGradients
 from perdure.explain.expected_gradients import expected_gradients as run_expected_gradients
-from perdure.explain.keeping import kept_as_it_was
 from perdure.explain.lime import lime
 from perdure.explain.lrp import lrp
 from perdure.explain.players import SHARED_BY_CHANNELS, Players, players_of
 from perdure.explain.request import Progress, Request
 from perdure.explain.shapley_maps import exact_shapley_maps, shapley_maps
-from perdure.explain.targets import outputs_of, resolve_targets
 
 Reduction = Literal["sum", "largest", "same", "players"]
 
@@ -92,14 +90,14 @@ def attribute(
     chosen = _named(method)
     if reduce not in (None, "pixels"):
         raise InputError(f"reduce: found {reduce!r}, expected None or 'pixels'")
-    asked = _Asked(
+    asked = Asked(
         model, x, target, method, background, samples, seed, layer, baseline, batch_size, players, estimator, progress
     )
 
     def run(request: Request, inspection: Inspection) -> Tensor:
         return lrp(request, inspection.additions) if method == "lrp" else chosen.explain(request)
 
-    maps = _explained(asked, run)
+    maps = explained(asked, run)
     check_finite(maps, 0, f"the map of method {method!r}")
     return like(_reduced(maps, chosen.pixels, players) if reduce else maps, x)
 
@@ -120,99 +118,19 @@ def expected_gradients(
 
     ``draws="iid"`` replays ``shap.GradientExplainer``: the same backgrounds and path points for the same seed.
     """
-    asked = _Asked(
+    asked = Asked(
         model, x, target, "expected_gradients", background, samples, seed, batch_size=batch_size, progress=progress
     )
-    found = _explained(asked, lambda request, _: run_expected_gradients(request, draws))
+    found = explained(asked, lambda request, _: run_expected_gradients(request, draws))
     check_finite(found.values, 0, "the map of method 'expected_gradients'")
     result: ExpectedGradients = replace(found, values=like(found.values, x), stderr=like(found.stderr, x))
     return result
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What the user asked for, as it was given."""
-
-    model: nn.Module
-    x: Any
-    target: Any
-    method: str
-    background: Any
-    samples: int
-    seed: int
-    layer: str | nn.Module | None = None
-    baseline: Any = None
-    batch_size: int | None = None
-    players: Players | str | Any | None = None
-    estimator: str = "antithetic"
-    progress: Progress | None = None
-
-
-def _explained(asked: _Asked, run: Callable[[Request, Inspection], Any]) -> Any:
-    """Check everything, then run a method on a network that will be as it was."""
-    if not isinstance(asked.model, nn.Module):
-        raise InputError(f"model: found {type(asked.model).__name__}, expected a torch.nn.Module")
-    _whole("samples", asked.samples, 1)
-    _whole("seed", asked.seed, 0)
-    with torch.inference_mode(False), torch.enable_grad(), kept_as_it_was(asked.model):
-        request, inspection = _request(asked)
-        return run(request, inspection)
-
-
-def _request(asked: _Asked) -> tuple[Request, Inspection]:
-    """Turn arrays into tensors, look at the network, and refuse what would be wrong."""
-    device, dtype = place_of(asked.model, asked.x)
-    x = as_rows(asked.x, "x", device, dtype)
-    background = None if asked.background is None else as_rows(asked.background, "background", device, dtype)
-    if background is not None and background.shape[1:] != x.shape[1:]:
-        raise InputError(
-            f"background: its samples have shape {tuple(background.shape[1:])}, those of x {tuple(x.shape[1:])}"
-        )
-    rows = rows_per_batch(asked.batch_size, x.shape[1:])
-    inspection = inspect_network(asked.model, x)
-    inspection.refuse(asked.method, gradients=asked.method == "shapley" and asked.estimator == "gradient")
-    layer = _layer_name(asked.model, asked.layer)
-    request = Request(
-        model=asked.model,
-        x=x,
-        target=resolve_targets(asked.target, outputs_of(asked.model, x, rows)),
-        background=background,
-        samples=int(asked.samples),
-        seed=int(asked.seed),
-        layer=check_map_layer(inspection, layer, x) if asked.method == "gradcam" else layer,
-        baseline=asked.baseline,
-        batch_size=rows,
-        players=asked.players,
-        estimator=asked.estimator,
-        progress=asked.progress,
-    )
-    return request, inspection
 
 
 def _named(method: str) -> Method:
     if method not in _METHODS:
         raise InputError(f"method: unknown name {method!r}, {nearest(str(method), list(_METHODS))}")
     return _METHODS[method]
-
-
-def _whole(what: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{what}: found {value!r}, expected a whole number from {least}")
-
-
-def _layer_name(model: nn.Module, layer: str | nn.Module | None) -> str | None:
-    """Return a layer's name in the network."""
-    if layer is None:
-        return None
-    names = {name: module for name, module in model.named_modules() if name}
-    if isinstance(layer, nn.Module):
-        for name, module in names.items():
-            if module is layer:
-                return str(name)
-        raise InputError(f"layer: this {type(layer).__name__} is no part of the network")
-    if layer not in names:
-        raise InputError(f"layer: unknown name {layer!r}, {nearest(str(layer), list(names))}")
-    return layer
 
 
 def _reduced(maps: Tensor, pixels: Reduction, players: Any) -> Tensor:

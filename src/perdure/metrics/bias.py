@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,19 +23,31 @@ SIDES: tuple[Side, Side] = ("top", "bottom")
 class Bias:
     """The bias of each map and its mean, for every share and side.
 
-    ``mean`` and ``corrected`` are (shares, sides), ``samples`` (samples, shares, sides) with NaN for degenerate maps;
-    ``stderr`` is that of the mean over samples. ``corrected`` has the norm of the Shapley values freed from their sampling
-    noise; it equals ``mean`` when no standard errors were given. Not negative, lower is better, 0 is unbiased.
+    ``mean`` and ``corrected`` are (shares, sides), ``samples`` (samples, shares, sides) with NaN for degenerate maps; each has
+    a first axis of methods when the maps had one, and ``degenerate`` counts for each method then. ``corrected`` has the norm
+    of the Shapley values freed from their sampling noise; it equals ``mean`` when the noise was not given. Not negative, lower
+    is better, 0 is unbiased.
     """
 
     mean: FloatArray
     corrected: FloatArray
     stderr: FloatArray
+    """Of the mean, over samples: what other samples would change."""
+    sampling_stderr: FloatArray
+    """Of the mean, from the sampling of the Shapley values alone: what other permutations would change; NaN if not given."""
+    floor: FloatArray
+    """What a map without any bias would score at this sampling noise; NaN if the noise was not given."""
     samples: FloatArray
     shares: tuple[float, ...]
     sides: tuple[Side, ...]
-    degenerate: int
+    degenerate: int | NDArray[np.int64]
     """Maps that are zero everywhere, or whose Shapley values are, and were set aside."""
+
+    def of_method(self, place: int) -> Bias:
+        """Return the bias of one method when several were judged at once."""
+        names = ("mean", "corrected", "stderr", "sampling_stderr", "floor", "samples")
+        counts = np.atleast_1d(np.asarray(self.degenerate))
+        return replace(self, **{name: getattr(self, name)[place] for name in names}, degenerate=int(counts[place]))
 
 
 def attribution_bias(attributions: Any, shapley: Any, share: float = 0.1, side: Side = "top") -> float:
@@ -46,7 +58,8 @@ def attribution_bias(attributions: Any, shapley: Any, share: float = 0.1, side: 
     better; the scale of either map does not matter. A map of zeros is degenerate and set aside; if all are, the bias is
     `Missing`.
     """
-    return _float_or_missing(attribution_biases(attributions, shapley, shares=(share,), sides=(side,)).mean[0, 0])
+    maps = as_floats(attributions, "attributions", ndim=2)
+    return _float_or_missing(attribution_biases(maps, shapley, shares=(share,), sides=(side,)).mean[0, 0])
 
 
 def _float_or_missing(value: float) -> float:
@@ -60,47 +73,64 @@ def attribution_biases(
     shares: Sequence[float] = SHARES,
     sides: Sequence[Side] = SIDES,
     stderr: Any = None,
+    parts: Any = None,
 ) -> Bias:
     """Return the bias at several shares and both sides from one sort of each map.
 
-    ``stderr`` (samples, players) are the standard errors of the Shapley values. Sampling noise inflates their norm, and the
-    anchor sum_S A_i / ||A|| shrinks; the corrected bias uses ||A||^2 minus the sum of squared standard errors, where that
-    leaves at least a tenth of it.
+    ``attributions`` are (samples, players), or (methods, samples, players): all methods are then judged by the same Shapley
+    values, (samples, players). ``stderr``, of that shape too, are the standard errors of the Shapley values. Sampling noise
+    inflates their norm, and the anchor sum_S A_i / ||A|| shrinks; the corrected bias uses ||A||^2 minus the sum of squared
+    standard errors, where that leaves at least a tenth of it.
+
+    ``parts``, (parts, samples, players), are estimates of the Shapley values from independent permutations whose mean they
+    are. The anchor's own standard error then follows from its spread over the parts. Without them it is taken from
+    ``stderr`` as if players were independent, which overstates it for large S: a permutation's marginals have a fixed sum.
     """
-    a, anchor = as_floats(attributions, "attributions", ndim=2), as_floats(shapley, "shapley", ndim=2)
-    if a.shape != anchor.shape:
+    a, anchor = _maps(attributions), as_floats(shapley, "shapley", ndim=2)
+    if a.shape[-2:] != anchor.shape:
         raise InputError(f"shapley: its shape is {anchor.shape}, that of the attributions {a.shape}")
     for what, values in (("attributions", a), ("shapley", anchor)):
         if not np.isfinite(values).all():
-            row = int((~np.isfinite(values)).any(axis=1).argmax())
+            row = int((~np.isfinite(values)).any(axis=-1).reshape(-1, len(anchor)).any(axis=0).argmax())
             raise InputError(f"{what}: sample {row} has a NaN or infinite value")
-    counts = [_count(share, a.shape[1]) for share in shares]
+    counts = np.array([_count(share, a.shape[-1]) for share in shares])
     for side in sides:
         if side not in SIDES:
             raise InputError(f"side: unknown name {side!r}, {nearest(str(side), list(SIDES))}")
-    square = np.square(anchor).sum(axis=1)
-    noise = np.zeros(len(a)) if stderr is None else _noise(stderr, a.shape)
-    usable = (np.abs(a).max(axis=1) > 0) & (square > 0)
-    lengths = [np.where(usable, length, 1.0) for length in (np.sqrt(np.square(a).sum(axis=1)), np.sqrt(square))]
-    freed = np.sqrt(np.maximum(np.where(usable, square, 1.0) - noise, 0.1 * np.where(usable, square, 1.0)))
-    sums = _sums(a, anchor, counts, sides)
-    size = np.asarray(counts, dtype=np.float64)[None, :, None]
-    plain, corrected = (
-        np.abs(sums[0] / lengths[0][:, None, None] - sums[1] / length[:, None, None]) / size
-        for length in (lengths[1], freed)
-    )
-    plain[~usable], corrected[~usable] = np.nan, np.nan
-    kept = plain[usable]
-    empty = np.full(plain.shape[1:], np.nan)
+    errors = None if stderr is None else _errors(stderr, anchor.shape)
+    square = np.square(anchor).sum(axis=-1)
+    usable = (np.abs(a).max(axis=-1) > 0) & (square > 0)
+    safe_square = np.where(square > 0, square, 1.0)
+    noise = 0.0 if errors is None else np.square(errors).sum(axis=-1)
+    length = np.sqrt(safe_square)[:, None, None]
+    freed = np.sqrt(np.maximum(safe_square - noise, 0.1 * safe_square))[:, None, None]
+    own_length = np.sqrt(np.where(usable, np.square(a).sum(axis=-1), 1.0))[..., None, None]
+    chosen = _Chosen(a, counts, sides)
+    own, true = chosen.means(a) / own_length, chosen.means(anchor)
+    plain, corrected = np.abs(own - true / length), np.abs(own - true / freed)
+    told = errors is not None or parts is not None
+    spread = _anchor_stderr(chosen, errors, parts, anchor) / length
+    for values in (plain, corrected, spread):
+        values[~usable] = np.nan
+    count = usable.sum(axis=-1)
+    known = count[..., None, None] > 0
+    size = np.maximum(count, 1)[..., None, None]
     return Bias(
-        mean=kept.mean(axis=0) if len(kept) else empty,
-        corrected=corrected[usable].mean(axis=0) if len(kept) else empty,
-        stderr=kept.std(axis=0, ddof=1) / math.sqrt(len(kept)) if len(kept) > 1 else empty,
+        mean=_over(plain, size, known),
+        corrected=_over(corrected, size, known),
+        stderr=_stderr(plain, size),
+        sampling_stderr=np.sqrt(_over(np.square(spread), size * size, known & told)),
+        floor=_over(spread * math.sqrt(2 / math.pi), size, known & told),
         samples=plain,
         shares=tuple(shares),
         sides=tuple(sides),
-        degenerate=int((~usable).sum()),
+        degenerate=int((~usable).sum()) if a.ndim == 2 else (~usable).sum(axis=-1).astype(np.int64),
     )
+
+
+def _maps(attributions: Any) -> FloatArray:
+    dimensions = attributions.ndim if hasattr(attributions, "ndim") else np.ndim(attributions)
+    return as_floats(attributions, "attributions", ndim=3 if dimensions == 3 else 2)
 
 
 def _count(share: float, players: int) -> int:
@@ -109,23 +139,57 @@ def _count(share: float, players: int) -> int:
     return max(1, math.floor(share * players + 1e-9))
 
 
-def _noise(stderr: Any, shape: tuple[int, ...]) -> FloatArray:
+def _errors(stderr: Any, shape: tuple[int, ...]) -> FloatArray:
     errors = as_floats(stderr, "stderr", ndim=2)
     if errors.shape != shape or not np.isfinite(errors).all() or (errors < 0).any():
         raise InputError(f"stderr: expected numbers of at least 0 in shape {shape}")
-    total: FloatArray = np.square(errors).sum(axis=1)
-    return total
+    return errors
 
 
-def _sums(a: FloatArray, anchor: FloatArray, counts: Sequence[int], sides: Sequence[Side]) -> list[FloatArray]:
-    """Return for the map and for its Shapley values (samples, shares, sides): the sum over the chosen variables."""
-    orders: dict[Side, NDArray[np.int64]] = {}
-    for side in sides:
-        orders[side] = np.argsort(-a if side == "top" else a, axis=1, kind="stable")
-    places = np.asarray(counts) - 1
-    return [
-        np.stack(
-            [np.cumsum(np.take_along_axis(values, orders[side], axis=1), axis=1)[:, places] for side in sides], axis=2
-        )
-        for values in (a, anchor)
-    ]
+class _Chosen:
+    """The variables with the highest and the lowest attribution of each map, nested by share."""
+
+    def __init__(self, a: FloatArray, counts: NDArray[np.int64], sides: Sequence[Side]) -> None:
+        self.orders = [np.argsort(-a if side == "top" else a, axis=-1, kind="stable") for side in sides]
+        self.counts = counts
+
+    def means(self, values: FloatArray) -> FloatArray:
+        """Return (..., samples, shares, sides): the mean of the values over the chosen variables."""
+        found = []
+        for order in self.orders:
+            ranked = np.take_along_axis(np.broadcast_to(values, order.shape), order, axis=-1)
+            found.append(np.cumsum(ranked, axis=-1)[..., self.counts - 1] / self.counts)
+        return np.stack(found, axis=-1)
+
+
+def _anchor_stderr(chosen: _Chosen, errors: FloatArray | None, parts: Any, anchor: FloatArray) -> FloatArray:
+    """Return the standard error of the mean Shapley value of the chosen variables, NaN where nothing is known of it."""
+    if parts is not None:
+        several = as_floats(parts, "parts", ndim=3)
+        if several.shape[1:] != anchor.shape or len(several) < 2 or not np.isfinite(several).all():
+            raise InputError(
+                f"parts: expected at least 2 finite estimates of shape {anchor.shape}, got {several.shape}"
+            )
+        means = np.stack([chosen.means(part) for part in several])
+        found: FloatArray = means.std(axis=0, ddof=1) / math.sqrt(len(means))
+        return found
+    if errors is None:
+        return np.full_like(chosen.means(anchor), np.nan)
+    variance = chosen.means(np.square(errors)) / chosen.counts[:, None]
+    independent: FloatArray = np.sqrt(variance)
+    return independent
+
+
+def _over(values: FloatArray, size: NDArray[np.int64], known: NDArray[np.bool_]) -> FloatArray:
+    """Return the sum over usable samples, divided by ``size``."""
+    found: FloatArray = np.where(known, np.nansum(values, axis=-3) / size, np.nan)
+    return found
+
+
+def _stderr(values: FloatArray, size: NDArray[np.int64]) -> FloatArray:
+    """Return the standard error of that mean; one sample has none."""
+    centred = np.square(values - (np.nansum(values, axis=-3) / size)[..., None, :, :])
+    spread: FloatArray = np.where(
+        size > 1, np.sqrt(np.nansum(centred, axis=-3) / np.maximum(size - 1, 1) / size), np.nan
+    )
+    return spread

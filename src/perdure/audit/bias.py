@@ -1,0 +1,176 @@
+"""Which explainer can be believed on this network? Attribution bias of several, with controls and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from perdure import explain
+from perdure.audit.bias_results import BiasResult, ExplainerBias, explainer_bias, verdict_of
+from perdure.audit.explaining import CONTROLS, checked_methods
+from perdure.errors import InputError
+from perdure.explain import ShapleyTable
+from perdure.explain.players import Players, players_of
+from perdure.metrics import attribution_biases
+from perdure.metrics.bias import SHARES, SIDES
+
+METHODS = (
+    "expected_gradients",
+    "grad",
+    "gradient_x_input",
+    "integrated_gradients",
+    "guided_backprop",
+    "lrp",
+    "deepshap",
+    "lime",
+    "gradcam",
+)
+EXACT_PLAYERS = 12
+"""Up to so many players every coalition is evaluated: 4096 are fewer than a few permutations of a picture's pixels."""
+Progress = Callable[[str, int, int], None]
+FloatArray = NDArray[np.float64]
+
+
+def measure_bias(
+    network: nn.Module,
+    x: Any,
+    target: Any,
+    *,
+    background: Any,
+    methods: str | Sequence[str] = METHODS,
+    permutations: int = 100,
+    estimator: str | None = None,
+    players: str | None = None,
+    baseline: Any = None,
+    budget: int = 100,
+    layer: str | None = None,
+    seed: int = 0,
+    batch_size: int | None = None,
+    subject: str = "",
+    progress: Progress | None = None,
+) -> BiasResult:
+    """Return the attribution bias of each explainer on some samples, beside a constant and a random map.
+
+    Every map is compared with the Shapley values of the same output, sampled with ``permutations`` by ``estimator``
+    (antithetic; exact up to 12 players). Masked variables take the background's mean, or ``baseline``. ``players``: pixels,
+    grid or features; maps are summed over a cell. ``budget`` is what a map may cost: gradients, steps or perturbations.
+    Grad-CAM is judged at its own layer, where the players are positions, and therefore not ranked with the others. An
+    explainer that would be wrong on this network is named in ``refused``.
+    """
+    asked = checked_methods(methods)
+    tell = progress or (lambda *_: None)
+    inputs = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+    chosen = _players(players, inputs[0])
+    sampler = estimator or ("exact" if chosen.count <= EXACT_PLAYERS else "antithetic")
+    shared: dict[str, Any] = {"background": background, "seed": seed, "batch_size": batch_size}
+    sampling = {**shared, "samples": permutations, "estimator": sampler}
+    reference = explain.shapley_table(
+        network,
+        x,
+        target,
+        **sampling,
+        baseline=baseline,
+        players=chosen,
+        progress=lambda done, total: tell("Shapley values", done, total),
+    )
+    explainers, refused = [], {}
+    maps: dict[str, FloatArray] = {}
+    for place, name in enumerate((*asked, *CONTROLS)):
+        tell("explainers", place, len(asked) + len(CONTROLS))
+        try:
+            if name == "gradcam":
+                explainers.append(_at_layer(network, x, target, layer, sampling, seed))
+            else:
+                maps[name] = _maps(network, inputs, target, name, chosen, budget, layer, baseline, shared)
+        except InputError as error:
+            refused[name] = str(error)
+    tell("explainers", len(asked) + len(CONTROLS), len(asked) + len(CONTROLS))
+    found = _judged(maps, reference, seed) + explainers
+    order = (*asked, *CONTROLS)
+    found.sort(key=lambda entry: order.index(entry.method))
+    return BiasResult(
+        subject=subject,
+        samples=len(inputs),
+        target=target if isinstance(target, str) else "label",
+        permutations=reference.permutations,
+        estimator=reference.estimator,
+        noise_share=reference.noise_share,
+        shares=SHARES,
+        sides=SIDES,
+        explainers=tuple(found),
+        refused=refused,
+        settings={
+            "budget": budget,
+            "players": chosen.kind,
+            "player_count": chosen.count,
+            "baseline": baseline if baseline is None or isinstance(baseline, str | int | float) else "own",
+            "background": len(background),
+            "seed": seed,
+        },
+        verdict=verdict_of(found),
+    )
+
+
+def _players(kind: str | None, sample: Tensor) -> Players:
+    if kind == "superpixels":
+        raise InputError("players 'superpixels': they differ from sample to sample; use pixels, grid or features")
+    return players_of(kind, sample)
+
+
+def _maps(
+    network: nn.Module,
+    x: Tensor,
+    target: Any,
+    method: str,
+    players: Players,
+    budget: int,
+    layer: str | None,
+    baseline: Any,
+    shared: dict[str, Any],
+) -> FloatArray:
+    """Return (samples, players): channels joined as the bias paper does, then summed over each player's positions."""
+    if method == "constant":
+        return np.ones((len(x), players.count))
+    if method == "random":
+        return np.random.default_rng([shared["seed"], 2]).standard_normal((len(x), players.count))
+    by_value = players.kind == "features" and x.dim() > 2
+    found = explain.attribute(
+        network,
+        x,
+        target,
+        method,
+        samples=budget,
+        layer=layer,
+        baseline=baseline,
+        reduce=None if by_value else "pixels",
+        **shared,
+    )
+    flat = found.detach().cpu().double().flatten(1)
+    labels = players.labels if by_value or x.dim() == 2 else players.labels[0]
+    joined = torch.zeros(len(flat), players.count, dtype=flat.dtype)
+    return joined.index_add_(1, labels.flatten(), flat).numpy()
+
+
+def _judged(maps: dict[str, FloatArray], reference: ShapleyTable, seed: int) -> list[ExplainerBias]:
+    """Judge all maps by the same Shapley values at once."""
+    bias = attribution_biases(
+        np.stack(list(maps.values())), reference.values, stderr=reference.stderr, parts=reference.parts
+    )
+    players = reference.values.shape[1]
+    return [explainer_bias(name, bias.of_method(place), seed, players=players) for place, name in enumerate(maps)]
+
+
+def _at_layer(
+    network: nn.Module, x: Any, target: Any, layer: str | None, sampling: dict[str, Any], seed: int
+) -> ExplainerBias:
+    """Judge Grad-CAM by the Shapley values of its layer's positions."""
+    own = explain.shapley_table(network, x, target, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
+    bias = attribution_biases(
+        explain.layer_maps(network, x, target, own.layer), own.values, stderr=own.stderr, parts=own.parts
+    )
+    return explainer_bias("gradcam", bias, seed, own.layer, own.values.shape[1])

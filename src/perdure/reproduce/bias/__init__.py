@@ -1,0 +1,7 @@
+"""The experiments of the attribution-bias paper, one module each."""
+
+from perdure.reproduce.bias.experiment import Experiment, Place, run_experiment, write_page
+
+EXPERIMENTS: dict[str, Experiment] = {}
+
+__all__ = ["EXPERIMENTS", "Experiment", "Place", "run_experiment", "write_page"]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from perdure.audit.explaining import CONTROLS
+from perdure.audit.controls import CONTROLS
 from perdure.audit.json_values import float_of, interval_from_json, interval_to_json, number_of
 from perdure.errors import InputError
 from perdure.metrics import Bias, Interval, holm, interval

@@ -21,6 +21,7 @@ from perdure.metrics.efficiency import (
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
+from perdure.metrics.rank_agreement import RankCorrelation, rank_agreement
 from perdure.metrics.regions import RegionDistributions, region_distributions, relative_attribution, share_inside
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
@@ -64,6 +65,7 @@ __all__ = [
     "Intransigence",
     "Missing",
     "PairScores",
+    "RankCorrelation",
     "RegionDistributions",
     "RetrainingScores",
     "ShapcSummary",
@@ -97,6 +99,7 @@ __all__ = [
     "pair_scores",
     "paired_difference",
     "positive_backward_transfer",
+    "rank_agreement",
     "reason",
     "reco",
     "region_distributions",

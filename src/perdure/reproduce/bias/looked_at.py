@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure import explain
-from perdure.explain import Players
+from perdure.explain import ExactShapley, NetworkGame, Players, quick_game
 from perdure.reproduce.bias.experiment import Place
 from perdure.reproduce.bias.kept import Arrays, kept, weights_digest
 from perdure.reproduce.bias.subjects import Subject
@@ -64,45 +65,72 @@ class LookedAt:
         self.place.progress("maps", len(methods), len(methods))
         return np.stack(found)
 
+    def first(self, count: int) -> LookedAt:
+        """Return only the first of the samples."""
+        return replace(self, x=self.x[:count], y=self.y[:count])
+
     def marginals(
         self, permutations: int, *, paired: bool = False, seed: int = 0, of: Sequence[int] | None = None
     ) -> FloatArray:
         """Return (samples, permutations, players), kept sample by sample."""
-        label = "paired permutations" if paired else "permutations"
+        settings = {
+            "permutations": permutations,
+            "paired": paired,
+            "seed": seed,
+            "of": None if of is None else list(of),
+        }
+        kind = f"{permutations}" + ("-paired" if paired else "") + ("" if of is None else "-some") + f"-seed-{seed}"
+
+        def make(row: int) -> Arrays:
+            made = explain.shapley_marginals(
+                self.subject.network,
+                self.x[row : row + 1],
+                self.y[row : row + 1],
+                background=self.background,
+                permutations=permutations,
+                paired=paired,
+                seed=seed,
+                players=self.players,
+                of=of,
+            )
+            return {"marginals": made[0].astype(np.float32)}
+
+        found = self._kept("paired permutations" if paired else "permutations", kind, settings, make)
+        return np.stack([one["marginals"].astype(np.float64) for one in found])
+
+    def exact(self) -> list[ExactShapley]:
+        """Return every sample's exact Shapley values with the outputs of all coalitions, kept sample by sample."""
+
+        def make(row: int) -> Arrays:
+            game = NetworkGame(
+                self.subject.network,
+                self.x[row],
+                int(self.y[row]),
+                self.players,
+                self.background.mean(dim=0),
+            )
+            solved = explain.exact_shapley(quick_game(game), self.players.count)
+            return {"values": solved.values, "table": solved.table}
+
+        found = self._kept("exact Shapley values", "exact", {}, make)
+        return [ExactShapley(one["values"], one["table"], len(one["table"])) for one in found]
+
+    def _kept(self, label: str, kind: str, settings: dict[str, Any], make: Callable[[int], Arrays]) -> list[Arrays]:
         digest = weights_digest(self.subject.network)
-        rows = []
+        found = []
         for index in range(len(self.x)):
             self.place.progress(label, index, len(self.x))
-            settings = {
+            told = {
+                **settings,
                 "weights": digest,
                 "sample": float(self.x[index].double().square().sum()),
+                "background": float(self.background.double().square().sum()),
                 "players": [self.players.kind, self.players.count],
-                "background": len(self.background),
-                "permutations": permutations,
-                "paired": paired,
-                "seed": seed,
-                "of": None if of is None else list(of),
             }
-            name = f"{self.subject.name}-{self.players.kind}-{self.players.count}-{permutations}"
-            name += ("-paired" if paired else "") + ("" if of is None else "-some") + f"-seed-{seed}-sample-{index}"
-            found = kept(self.place, name, settings, partial(self._make, index, permutations, paired, seed, of))
-            rows.append(found["marginals"].astype(np.float64))
+            name = f"{self.subject.name}-{self.players.kind}-{self.players.count}-{kind}-sample-{index}"
+            found.append(kept(self.place, name, told, partial(make, index)))
         self.place.progress(label, len(self.x), len(self.x))
-        return np.stack(rows)
-
-    def _make(self, row: int, permutations: int, paired: bool, seed: int, of: Sequence[int] | None) -> Arrays:
-        made = explain.shapley_marginals(
-            self.subject.network,
-            self.x[row : row + 1],
-            self.y[row : row + 1],
-            background=self.background,
-            permutations=permutations,
-            paired=paired,
-            seed=seed,
-            players=self.players,
-            of=of,
-        )
-        return {"marginals": made[0].astype(np.float32)}
+        return found
 
 
 def look_at(place: Place, subject: Subject, images: int, cells: int | None = None, seed: int = 0) -> LookedAt:

@@ -23,7 +23,7 @@ def reproduce(
         typer.Option(
             help="One study only: split-mnist, cifar10-small or cifar10-small-task of the classic learners, "
             "memory-small-conv or memory-resnet18 of memory-learners and shapc, "
-            "lenet, lenet-slow, lenet-sweep or resnet18 of retraining."
+            "lenet, lenet-slow, lenet-sweep or resnet18 of retraining (the page keeps its other parts)."
         ),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
@@ -59,7 +59,7 @@ def reproduce(
 
 
 def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
-    """Measure every network of the study, or one, and write the page."""
+    """Measure every network of the study, or one beside the parts the page already holds, and write the page."""
     import torch  # noqa: PLC0415
 
     from perdure.cli.trust import Bar  # noqa: PLC0415
@@ -69,11 +69,11 @@ def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, 
     if only is not None and only not in retraining.SUBJECTS:
         raise InputError(f"--only {only}: {nearest(only, list(retraining.SUBJECTS))}")
     torch.set_num_threads(threads)
-    sections = []
+    parts = {} if only is None else retraining.parts_of(page)
     with Bar(Console(stderr=True)) as bar:
         for name, subject in retraining.SUBJECTS.items():
             if only in (None, name):
                 result = retraining.run_subject(subject, data_dir, out, bar.show)
-                sections.append(retraining.section(subject, result, page.parent))
-    retraining.write_results(sections, page)
+                parts[name] = retraining.section(subject, result, page.parent)
+                retraining.write_results(parts, page)
     typer.echo(page)

@@ -35,7 +35,7 @@ def study(tmp_path, monkeypatch):
 
 def cells(page, title, noise, method):
     """The cells of the first row of a part that holds a noise level and a method."""
-    (part,) = [one for one in re.split(r"^(?=## )", page, flags=re.M) if one.startswith(f"## {title}\n")]
+    (part,) = [one for one in re.split(r"^(?=## )", page, flags=re.MULTILINE) if one.startswith(f"## {title}\n")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")]
     return next(row for row in rows if row[0] == noise and row[2] == f"`{method}`")
 
@@ -75,7 +75,9 @@ def test_the_warnings_are_put_to_the_test_with_the_maps_themselves(study):
     subject = retraining.SUBJECTS["tiny"]
     result = retraining.run_subject(subject, study, study / "kept")
     lines = retraining.section(subject, result, study).splitlines()
-    rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines if "|" in line}
+    rows = {
+        line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines if "|" in line
+    }
     scores = result.scores("expected_gradients", DISTANCE)
     whole = f"{scores.mege.mean:.3f} [{scores.mege.low:.3f}, {scores.mege.high:.3f}]"
     # L2 does not know places: moving all maps alike changes nothing, cutting them does.

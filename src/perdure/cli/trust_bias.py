@@ -132,7 +132,9 @@ def print_bias(found: BiasResult, where: Path, console: Console) -> None:
         f"Can the explanation be believed? {found.subject}: {found.samples} samples, "
         f"{found.settings['player_count']} players ({found.settings['players']})"
     )
-    table = Table(title="attribution bias", title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title="attribution bias", title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     table.add_column("explainer", no_wrap=True)
     for name in ("all shares, sides ↓", "corrected", "top 10%", "low 10%"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -158,7 +160,9 @@ def print_bias(found: BiasResult, where: Path, console: Console) -> None:
         if entry.layer is not None:
             say(f"{entry.method} is judged at layer {entry.layer} ({entry.players} positions), so it is not ranked.")
         if entry.degenerate:
-            say(f"{entry.method}: set aside because they are zero everywhere: {entry.degenerate} of {found.samples} maps.")
+            say(
+                f"{entry.method}: set aside because they are zero everywhere: {entry.degenerate} of {found.samples} maps."
+            )
     if found.verdict is None:
         say("No explainer could be ranked.")
     else:

@@ -219,7 +219,7 @@ def _paired(entry: ExplainerBias, least: ExplainerBias) -> Rival:
 
 def _reading(least: ExplainerBias, rivals: Sequence[Rival], safe: bool, ranked: int) -> str:
     name, number = least.method, f"{least.overall.mean:.4f}"
-    if ranked == 1:
+    if ranked == 1 and (safe or not rivals):
         return f"{name} has a bias of {number}; it is the only explainer that was compared."
     if safe:
         worst = max(rival.p for rival in rivals)

@@ -12,7 +12,7 @@ from perdure.metrics.accuracy_matrix import (
     positive_backward_transfer,
     remembering,
 )
-from perdure.metrics.bias import Bias, attribution_bias, attribution_biases
+from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, chosen_players
 from perdure.metrics.efficiency import (
     computational_efficiency,
     model_size_efficiency,
@@ -21,8 +21,19 @@ from perdure.metrics.efficiency import (
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
+from perdure.metrics.rank_agreement import RankCorrelation, rank_agreement
+from perdure.metrics.regions import RegionDistributions, region_distributions, relative_attribution, share_inside
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
+from perdure.metrics.sampling_stability import (
+    ContextInstability,
+    StabilityCurve,
+    VarianceRatio,
+    context_instability,
+    instability,
+    stability_curve,
+    variance_ratio,
+)
 from perdure.metrics.score import (
     CRITERIA,
     WEIGHTS,
@@ -46,6 +57,7 @@ __all__ = [
     "CRITERIA",
     "WEIGHTS",
     "Bias",
+    "ContextInstability",
     "CriteriaCorrelation",
     "Difference",
     "FirstPlaces",
@@ -53,22 +65,30 @@ __all__ = [
     "Intransigence",
     "Missing",
     "PairScores",
+    "RankCorrelation",
+    "RegionDistributions",
     "RetrainingScores",
     "ShapcSummary",
+    "StabilityCurve",
     "Trend",
+    "VarianceRatio",
     "accuracy",
+    "anchor_values",
     "attribution_bias",
     "attribution_biases",
     "average_accuracy",
     "average_forgetting",
     "backward_transfer",
+    "chosen_players",
     "cl_score",
     "cl_stability",
     "computational_efficiency",
+    "context_instability",
     "criteria_correlation",
     "first_places",
     "forward_transfer",
     "holm",
+    "instability",
     "interval",
     "intransigence",
     "lifelong",
@@ -79,15 +99,21 @@ __all__ = [
     "pair_scores",
     "paired_difference",
     "positive_backward_transfer",
+    "rank_agreement",
     "reason",
     "reco",
+    "region_distributions",
+    "relative_attribution",
     "remembering",
     "retraining_scores",
     "sample_storage_efficiency",
     "shapc",
     "shapc_at_shares",
+    "share_inside",
+    "stability_curve",
     "summarise_shapc",
     "trend_test",
+    "variance_ratio",
     "weight_vector",
     "windowed_forgetting",
     "windowed_plasticity",

@@ -45,13 +45,14 @@ def measure_bias(
     methods: str | Sequence[str] = METHODS,
     permutations: int = 100,
     estimator: str | None = None,
-    players: str | None = None,
+    players: Players | str | None = None,
     baseline: Any = None,
     budget: int = 100,
     layer: str | None = None,
     seed: int = 0,
     batch_size: int | None = None,
     subject: str = "",
+    tables: Callable[..., ShapleyTable] = explain.shapley_table,
     progress: Progress | None = None,
 ) -> BiasResult:
     """Return the attribution bias of each explainer on some samples, beside a constant and a random map.
@@ -60,7 +61,8 @@ def measure_bias(
     (antithetic; exact up to 12 players). Masked variables take the background's mean, or ``baseline``. ``players``: pixels,
     grid or features; maps are summed over a cell. ``budget`` is what a map may cost: gradients, steps or perturbations.
     Grad-CAM is judged at its own layer, where the players are positions, and therefore not ranked with the others. An
-    explainer that would be wrong on this network is named in ``refused``.
+    explainer that would be wrong on this network is named in ``refused``. ``tables`` makes the Shapley values; give a
+    `KeptShapley` to keep those of each sample on disk.
     """
     asked = checked_methods(methods)
     tell = progress or (lambda *_: None)
@@ -69,7 +71,7 @@ def measure_bias(
     sampler = estimator or ("exact" if chosen.count <= EXACT_PLAYERS else "antithetic")
     shared: dict[str, Any] = {"background": background, "seed": seed, "batch_size": batch_size}
     sampling = {**shared, "samples": permutations, "estimator": sampler}
-    reference = explain.shapley_table(
+    reference = tables(
         network,
         x,
         target,
@@ -84,7 +86,7 @@ def measure_bias(
         tell("explainers", place, len(asked) + len(CONTROLS))
         try:
             if name == "gradcam":
-                explainers.append(_at_layer(network, x, target, layer, sampling, seed))
+                explainers.append(_at_layer(network, x, target, layer, sampling, seed, tables))
             else:
                 maps[name] = _maps(network, inputs, target, name, chosen, budget, layer, baseline, shared)
         except InputError as error:
@@ -116,7 +118,7 @@ def measure_bias(
     )
 
 
-def _players(kind: str | None, sample: Tensor) -> Players:
+def _players(kind: Players | str | None, sample: Tensor) -> Players:
     if kind == "superpixels":
         raise InputError("players 'superpixels': they differ from sample to sample; use pixels, grid or features")
     return players_of(kind, sample)
@@ -166,10 +168,16 @@ def _judged(maps: dict[str, FloatArray], reference: ShapleyTable, seed: int) -> 
 
 
 def _at_layer(
-    network: nn.Module, x: Any, target: Any, layer: str | None, sampling: dict[str, Any], seed: int
+    network: nn.Module,
+    x: Any,
+    target: Any,
+    layer: str | None,
+    sampling: dict[str, Any],
+    seed: int,
+    tables: Callable[..., ShapleyTable],
 ) -> ExplainerBias:
     """Judge Grad-CAM by the Shapley values of its layer's positions."""
-    own = explain.shapley_table(network, x, target, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
+    own = tables(network, x, target, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
     bias = attribution_biases(
         explain.layer_maps(network, x, target, own.layer), own.values, stderr=own.stderr, parts=own.parts
     )

@@ -21,6 +21,7 @@ from perdure.metrics.efficiency import (
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
+from perdure.metrics.ranks import RankAgreement, RankMatrix, rank_agreement, rank_matrix
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.score import (
@@ -53,6 +54,8 @@ __all__ = [
     "Intransigence",
     "Missing",
     "PairScores",
+    "RankAgreement",
+    "RankMatrix",
     "RetrainingScores",
     "ShapcSummary",
     "Trend",
@@ -79,6 +82,8 @@ __all__ = [
     "pair_scores",
     "paired_difference",
     "positive_backward_transfer",
+    "rank_agreement",
+    "rank_matrix",
     "reason",
     "reco",
     "remembering",

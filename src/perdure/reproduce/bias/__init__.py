@@ -3,11 +3,13 @@
 from perdure.reproduce.bias import (
     agreement,
     instability,
+    table,
     variance,
 )
 from perdure.reproduce.bias.experiment import Experiment, Place, run_experiment, write_page
 
 _ALL = (
+    table.EXPERIMENT,
     instability.EXPERIMENT,
     variance.EXPERIMENT,
     agreement.EXPERIMENT,

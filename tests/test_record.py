@@ -259,6 +259,10 @@ def test_records_are_found_below_a_folder(tmp_path):
     make_record(tmp_path / "a/b")
     make_record(tmp_path / "a/c")
     assert find_records([tmp_path]) == [tmp_path / "a/b", tmp_path / "a/c"]
+    make_record(tmp_path / "a/folds/fold-1")
+    (tmp_path / "a/folds/.no-runs").touch()
+    assert find_records([tmp_path]) == [tmp_path / "a/b", tmp_path / "a/c"]
+    assert find_records([tmp_path / "a/folds"]) == [tmp_path / "a/folds/fold-1"]  # asked for by name it is there
     with pytest.raises(InputError, match="no record here"):
         find_records([tmp_path / "a/b/checkpoints"])
     with pytest.raises(InputError, match="no such directory"):

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from perdure.audit.consistency import predictions
-from perdure.audit.explaining import CONTROLS, Explaining, Maps, checked_methods, distances_of
+from perdure.audit.controls import CONTROLS
+from perdure.audit.explaining import Explaining, Maps, checked_methods, distances_of
 from perdure.audit.explanation_pairs import IntArray, Pairs
 from perdure.audit.folds import Folds, NetworkMaker, joined, train_folds
 from perdure.audit.retraining_results import RetrainingResult, StageResult
@@ -20,7 +21,8 @@ from perdure.audit.samples import Rows
 from perdure.audit.weight_noise import Noise, cascade, with_noise
 from perdure.errors import InputError
 from perdure.learners import Training, protocol_for
-from perdure.record.files import alone, remove_litter
+from perdure.record.files import alone, remove_litter, write_atomically
+from perdure.record.schema import ASIDE
 from perdure.record.tensors import load_tensors, save_tensors
 
 NOISE = (0.05, 0.1, 0.3)
@@ -70,7 +72,7 @@ def retrain(
     if per_fold < 1:
         raise InputError(f"per_fold: expected at least 1, got {per_fold}")
     folder = Path(out) / f"{plan.run(0).network_name}-{plan.key}"
-    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / ASIDE, b"networks of perdure trust --retrain\n")
     tell: Progress = progress or _silent
     with alone(folder):
         remove_litter(folder)

@@ -201,6 +201,10 @@ def trust(
                 out=out or OUT_RETRAINING,
                 progress=bar.show,
             )
+    if record is not None:
+        from perdure.audit.trusted import keep_findings  # noqa: PLC0415
+
+        keep_findings(record, **{name: result.summary() for name, result in found.items()})
     _tell(found, distance, figure, as_json)
 
 

@@ -16,6 +16,7 @@ from perdure.audit.explanation_pairs import Pairs
 from perdure.audit.folds import Folds, joined, train_folds
 from perdure.audit.retraining_explanations import compared
 from perdure.audit.weight_noise import Noise, cascade, layers, with_noise
+from perdure.cli.options import own_function
 from perdure.errors import InputError
 from perdure.figures import class_separation, noise_lines
 from perdure.learners import Training
@@ -222,8 +223,19 @@ def test_what_is_done_is_used_again_and_resumed(tmp_path, monkeypatch):
     )
 
 
-def test_folds_trained_in_processes_are_those_trained_here(tmp_path):
-    plan = Folds(joined(blobs(48)), "mlp400", 4, QUICK, count=2)
+OWN = """import numpy as np
+from torch import nn
+def net(shape, outputs):
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), outputs), nn.Identity())
+"""
+
+
+@pytest.mark.parametrize("network", ["mlp400", "own.py:net"])
+def test_folds_trained_in_processes_are_those_trained_here(tmp_path, network):
+    """A function of a user's file travels too: the other process runs the file again."""
+    (tmp_path / "own.py").write_text(OWN)
+    maker = own_function(str(tmp_path / network)) if ":" in network else network
+    plan = Folds(joined(blobs(48)), maker, 4, QUICK, count=2)
     assert train_folds(plan, tmp_path / "two", workers=2) == 2
     assert train_folds(plan, tmp_path / "one", workers=1) == 1
     for fold in range(2):
@@ -287,13 +299,9 @@ def test_figures_show_every_method_and_level(result):
 def test_the_command(perdure, tmp_path):
     assert "--retrain" in perdure("trust", code=2).stderr
     assert "--folds 0" in perdure("trust", "--retrain", "--folds", "0", code=2).stderr
-    (tmp_path / "own.py").write_text(
-        "import numpy as np\nfrom torch import nn\n"
-        "def net(shape, outputs):\n"
-        "    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), outputs), nn.Identity())\n"
-    )
+    (tmp_path / "own.py").write_text(OWN)
     options = ("--folds", 2, "--epochs", 1, "--per-fold", 10, "--method", "grad", "--noise", "10", "--per-class", 30)
-    run = ("trust", "--retrain", "--benchmark", "split-digits", "--network", "own.py:net", *options)
+    run = ("trust", "--retrain", "--benchmark", "split-digits", "--network", "own.py:net", "--workers", 1, *options)
     table = perdure(*run).stdout
     for word in ("MeGe", "ReCo", "constant", "random", "(control)", "10 %", "accuracy"):
         assert word in table

@@ -39,7 +39,9 @@ __all__ = [
     "compare",
     "fit_runs",
     "latent_properties",
+    "measure_bias",
     "measure_run",
+    "record_bias",
     "retrain",
     "shapc",
     "viewed_samples",
@@ -90,6 +92,20 @@ def shapc(record: str | Path, **options: Any) -> ShapcResult:
     from perdure.audit.stability import shapc as audit_one  # noqa: PLC0415  (it needs torch)
 
     return audit_one(record, **options)
+
+
+def measure_bias(network: Any, x: Any, target: Any, **options: Any) -> Any:
+    """Ask which explainer can be believed on a network; see `perdure.audit.bias.measure_bias` for the options."""
+    from perdure.audit.bias import measure_bias as measure  # noqa: PLC0415  (it needs torch)
+
+    return measure(network, x, target, **options)
+
+
+def record_bias(record: str | Path, **options: Any) -> Any:
+    """Ask the same of a record's network; see `perdure.audit.bias_records.record_bias` for the options."""
+    from perdure.audit.bias_records import record_bias as measure  # noqa: PLC0415  (it needs torch)
+
+    return measure(record, **options)
 
 
 def retrain(data: Any, **options: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,13 @@ from torch import Tensor, nn
 from perdure import explain
 from perdure.audit.bias_results import BiasResult, ExplainerBias, explainer_bias, verdict_of
 from perdure.audit.explaining import CONTROLS, checked_methods
+from perdure.audit.shapley_kept import kept_table
 from perdure.errors import InputError
 from perdure.explain import ShapleyTable
+from perdure.explain.arrays import rows_per_batch
+from perdure.explain.keeping import kept_as_it_was
 from perdure.explain.players import Players, players_of
+from perdure.explain.targets import outputs_of, resolve_targets
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
 
@@ -52,6 +57,7 @@ def measure_bias(
     seed: int = 0,
     batch_size: int | None = None,
     subject: str = "",
+    keep: Path | None = None,
     progress: Progress | None = None,
 ) -> BiasResult:
     """Return the attribution bias of each explainer on some samples, beside a constant and a random map.
@@ -60,23 +66,26 @@ def measure_bias(
     (antithetic; exact up to 12 players). Masked variables take the background's mean, or ``baseline``. ``players``: pixels,
     grid or features; maps are summed over a cell. ``budget`` is what a map may cost: gradients, steps or perturbations.
     Grad-CAM is judged at its own layer, where the players are positions, and therefore not ranked with the others. An
-    explainer that would be wrong on this network is named in ``refused``.
+    explainer that would be wrong on this network is named in ``refused``. Shapley values are kept in the folder ``keep``
+    sample by sample and used again.
     """
     asked = checked_methods(methods)
     tell = progress or (lambda *_: None)
-    inputs = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+    inputs = (x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))).detach()
+    units = _units(network, inputs, target, batch_size)
     chosen = _players(players, inputs[0])
     sampler = estimator or ("exact" if chosen.count <= EXACT_PLAYERS else "antithetic")
     shared: dict[str, Any] = {"background": background, "seed": seed, "batch_size": batch_size}
     sampling = {**shared, "samples": permutations, "estimator": sampler}
-    reference = explain.shapley_table(
+    reference = kept_table(
+        keep,
         network,
-        x,
-        target,
+        inputs,
+        units,
+        lambda done, total: tell("Shapley values", done, total),
         **sampling,
         baseline=baseline,
         players=chosen,
-        progress=lambda done, total: tell("Shapley values", done, total),
     )
     explainers, refused = [], {}
     maps: dict[str, FloatArray] = {}
@@ -84,9 +93,9 @@ def measure_bias(
         tell("explainers", place, len(asked) + len(CONTROLS))
         try:
             if name == "gradcam":
-                explainers.append(_at_layer(network, x, target, layer, sampling, seed))
+                explainers.append(_at_layer(network, inputs, units, layer, sampling, keep))
             else:
-                maps[name] = _maps(network, inputs, target, name, chosen, budget, layer, baseline, shared)
+                maps[name] = _maps(network, inputs, units, name, chosen, budget, layer, baseline, shared)
         except InputError as error:
             refused[name] = str(error)
     tell("explainers", len(asked) + len(CONTROLS), len(asked) + len(CONTROLS))
@@ -166,11 +175,25 @@ def _judged(maps: dict[str, FloatArray], reference: ShapleyTable, seed: int) -> 
 
 
 def _at_layer(
-    network: nn.Module, x: Any, target: Any, layer: str | None, sampling: dict[str, Any], seed: int
+    network: nn.Module,
+    x: Tensor,
+    units: NDArray[np.int64],
+    layer: str | None,
+    sampling: dict[str, Any],
+    keep: Path | None,
 ) -> ExplainerBias:
     """Judge Grad-CAM by the Shapley values of its layer's positions."""
-    own = explain.shapley_table(network, x, target, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
-    bias = attribution_biases(
-        explain.layer_maps(network, x, target, own.layer), own.values, stderr=own.stderr, parts=own.parts
-    )
-    return explainer_bias("gradcam", bias, seed, own.layer, own.values.shape[1])
+    options = {**sampling, "estimator": "antithetic", "layer": layer or "last"}
+    own = kept_table(keep, network, x, units, lambda *_: None, **options)
+    maps = explain.layer_maps(network, x, units, own.layer)
+    bias = attribution_biases(maps, own.values, stderr=own.stderr, parts=own.parts)
+    return explainer_bias("gradcam", bias, sampling["seed"], own.layer, own.values.shape[1])
+
+
+def _units(network: nn.Module, x: Tensor, target: Any, batch_size: int | None) -> NDArray[np.int64]:
+    """Return the output unit that is explained of each sample."""
+    with kept_as_it_was(network), torch.no_grad():
+        network.eval()
+        device = next(network.parameters(), x).device
+        scores = outputs_of(network, x.to(device), rows_per_batch(batch_size, x.shape[1:]))
+    return resolve_targets(target, scores).cpu().numpy().astype(np.int64)

@@ -115,6 +115,23 @@ class _Outcomes:
     accuracy: tuple[float, ...]
 
 
+def _kept_file(folder: Path, per_fold: int, seed: int, noise: Noise, name: str) -> Path:
+    stage = f"noise-{noise.share:g}" + ("" if noise.top is None else f"-top-{noise.top}")
+    return folder / f"explained-{per_fold}-seed-{seed}" / stage / f"{name}.safetensors"
+
+
+def _maps_in(file: Path, models: int) -> list[Maps]:
+    kept = load_tensors(file)
+    return [kept[f"model-{model + 1}"].numpy() for model in range(models)]
+
+
+def kept_maps(result: RetrainingResult, method: str, fold: int) -> list[Maps]:
+    """Return the maps of a fold's samples without noise, one array for each network, as `retrain` left them."""
+    explaining = Explaining(**result.explaining)
+    name = f"{explaining.key(method)}/maps-{fold + 1}"
+    return _maps_in(_kept_file(Path(result.folder), result.per_fold, explaining.seed, Noise(), name), result.folds)
+
+
 class _Flight:
     """The explanations under way; what is kept is read, what is missing is made."""
 
@@ -159,9 +176,7 @@ class _Flight:
         return kept, refused
 
     def _file(self, name: str) -> Path:
-        noise = self.noise
-        stage = f"noise-{noise.share:g}" + ("" if noise.top is None else f"-top-{noise.top}")
-        return self.folder / f"explained-{self.per_fold}-seed-{self.explaining.seed}" / stage / f"{name}.safetensors"
+        return _kept_file(self.folder, self.per_fold, self.explaining.seed, self.noise, name)
 
     def _network(self, model: int) -> nn.Module:
         if model not in self.networks:
@@ -202,8 +217,7 @@ class _Flight:
         keeps = self.noise.share == 0
         file = self._file(f"{self.explaining.key(method)}/maps-{fold + 1}")
         if keeps and file.exists():
-            kept = load_tensors(file)
-            return [kept[f"model-{model + 1}"].numpy() for model in range(self.plan.count)]
+            return _maps_in(file, self.plan.count)
         rows = self.rows[fold]
         x, background = self.plan.inputs(rows), self.plan.background(fold, self.explaining.background)
         target = self.plan.labels[rows] if self.explaining.target == "label" else predicted[:, fold]

@@ -34,7 +34,10 @@ def audit(
     shapc: Annotated[
         bool, typer.Option("--shapc", help="Explain the checkpoints and compare the reasons.", rich_help_panel=_PANEL)
     ] = False,
-    method: Annotated[str, typer.Option(help="The explainer.", rich_help_panel=_PANEL)] = "expected_gradients",
+    method: Annotated[
+        str,
+        typer.Option(help="The explainer, or least-biased: the one perdure trust found so.", rich_help_panel=_PANEL),
+    ] = "expected_gradients",
     samples: Annotated[
         int, typer.Option(help="Budget of a sample and a network, both halves together.", min=1, rich_help_panel=_PANEL)
     ] = 200,

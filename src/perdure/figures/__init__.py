@@ -2,6 +2,7 @@
 
 from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines
 from perdure.figures.attributions import attribution_map, attribution_panels
+from perdure.figures.bias import bias_bars
 from perdure.figures.retraining import class_separation, noise_lines
 from perdure.figures.stability import (
     attribution_strip,
@@ -21,6 +22,7 @@ __all__ = [
     "attribution_map",
     "attribution_panels",
     "attribution_strip",
+    "bias_bars",
     "class_separation",
     "criteria_dots",
     "criteria_lines",

@@ -94,13 +94,13 @@ def test_variance_experiment(tmp_path, monkeypatch):
 def test_agreement_experiment(tmp_path, monkeypatch):
     subject, place = tiny_subject(), place_at(tmp_path)
     methods = ("gradient_x_input", "grad", "integrated_gradients", "guided_backprop", "lime")
-    monkeypatch.setattr(agreement_run, "LENET", agreement_run.Settings(2, None, (2, 6), 40, methods, of=3))
-    monkeypatch.setattr(agreement_run, "RESNET20", agreement_run.Settings(2, 4, (2, 6), 40, methods, of=2))
+    monkeypatch.setattr(agreement_run, "LENET", agreement_run.Settings(2, None, (2, 6), 40, methods))
+    monkeypatch.setattr(agreement_run, "RESNET20", agreement_run.Settings(2, 4, (2, 6), 40, methods))
     monkeypatch.setattr(agreement_run, "lenet", lambda _: subject)
     monkeypatch.setattr(agreement_run, "resnet20", lambda _: subject)
     run_experiment(agreement_run.EXPERIMENT, place)
     text = (place.out / "sections" / "bias-agreement.md").read_text()
-    looked = look_at(place, subject, 3).first(2)
+    looked = look_at(place, subject, 2)
     found = agreement_run.agreement(
         looked.maps(methods), looked.marginals(6), looked.marginals(40, paired=True, seed=1), (2, 6)
     )

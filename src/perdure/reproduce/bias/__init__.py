@@ -3,6 +3,9 @@
 from perdure.reproduce.bias import (
     agreement,
     instability,
+    irrelevant_region,
+    masking,
+    planted_pattern,
     table,
     variance,
 )
@@ -13,6 +16,9 @@ _ALL = (
     instability.EXPERIMENT,
     variance.EXPERIMENT,
     agreement.EXPERIMENT,
+    masking.EXPERIMENT,
+    irrelevant_region.EXPERIMENT,
+    planted_pattern.EXPERIMENT,
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 

@@ -21,6 +21,7 @@ from perdure.metrics.efficiency import (
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
+from perdure.metrics.perspectives import gini, infidelity, max_sensitivity
 from perdure.metrics.ranks import RankAgreement, RankMatrix, rank_agreement, rank_matrix
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
@@ -71,10 +72,13 @@ __all__ = [
     "criteria_correlation",
     "first_places",
     "forward_transfer",
+    "gini",
     "holm",
+    "infidelity",
     "interval",
     "intransigence",
     "lifelong",
+    "max_sensitivity",
     "mege",
     "mege_distance",
     "min_accuracy",

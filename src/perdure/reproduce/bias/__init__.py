@@ -1,8 +1,17 @@
 """The experiments of the attribution-bias paper, one module each."""
 
-from perdure.reproduce.bias import table
+from perdure.reproduce.bias import (
+    perspectives,
+    table,
+)
 from perdure.reproduce.bias.experiment import Experiment, Place, run_experiment, write_page
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (table.EXPERIMENT,)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        table.EXPERIMENT,
+        perspectives.EXPERIMENT,
+    )
+}
 
 __all__ = ["EXPERIMENTS", "Experiment", "Place", "run_experiment", "write_page"]

@@ -92,7 +92,9 @@ def measure_bias(
             if name == "gradcam":
                 explainers.append(_at_layer(network, inputs, units, layer, sampling, tables))
             else:
-                maps[name] = _maps(network, inputs, units, name, chosen, budget, layer, baseline, shared)
+                maps[name] = player_maps(
+                    network, inputs, units, name, chosen, budget=budget, layer=layer, baseline=baseline, **shared
+                )
         except InputError as error:
             refused[name] = str(error)
     tell("explainers", len(asked) + len(CONTROLS), len(asked) + len(CONTROLS))
@@ -128,22 +130,28 @@ def _players(kind: Players | str | None, sample: Tensor) -> Players:
     return players_of(kind, sample)
 
 
-def _maps(
+def player_maps(
     network: nn.Module,
     x: Tensor,
     target: Any,
     method: str,
     players: Players,
-    budget: int,
-    layer: str | None,
-    baseline: Any,
-    shared: dict[str, Any],
+    *,
+    budget: int = 100,
+    background: Any = None,
+    layer: str | None = None,
+    baseline: Any = None,
+    seed: int = 0,
+    batch_size: int | None = None,
 ) -> FloatArray:
-    """Return (samples, players): channels joined as the bias paper does, then summed over each player's positions."""
+    """Return (samples, players): channels joined as the bias paper does, then summed over each player's positions.
+
+    A control's map is ones, or Gaussian noise drawn from the seed.
+    """
     if method == "constant":
         return np.ones((len(x), players.count))
     if method == "random":
-        return np.random.default_rng([shared["seed"], 2]).standard_normal((len(x), players.count))
+        return np.random.default_rng([seed, 2]).standard_normal((len(x), players.count))
     by_value = players.kind == "features" and x.dim() > 2
     found = explain.attribute(
         network,
@@ -154,7 +162,9 @@ def _maps(
         layer=layer,
         baseline=baseline,
         reduce=None if by_value else "pixels",
-        **shared,
+        background=background,
+        seed=seed,
+        batch_size=batch_size,
     )
     flat = found.detach().cpu().double().flatten(1)
     labels = players.labels if by_value or x.dim() == 2 else players.labels[0]

@@ -21,6 +21,7 @@ from perdure.metrics.efficiency import (
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
+from perdure.metrics.perspectives import gini, infidelity, max_sensitivity
 from perdure.metrics.ranks import (
     RankAgreement,
     RankCorrelation,
@@ -96,11 +97,14 @@ __all__ = [
     "criteria_correlation",
     "first_places",
     "forward_transfer",
+    "gini",
     "holm",
+    "infidelity",
     "instability",
     "interval",
     "intransigence",
     "lifelong",
+    "max_sensitivity",
     "mege",
     "mege_distance",
     "min_accuracy",

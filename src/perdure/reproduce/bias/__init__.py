@@ -5,6 +5,7 @@ from perdure.reproduce.bias import (
     instability,
     irrelevant_region,
     masking,
+    perspectives,
     planted_pattern,
     table,
     variance,
@@ -19,6 +20,7 @@ _ALL = (
     masking.EXPERIMENT,
     irrelevant_region.EXPERIMENT,
     planted_pattern.EXPERIMENT,
+    perspectives.EXPERIMENT,
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 

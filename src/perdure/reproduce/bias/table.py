@@ -75,8 +75,9 @@ def _on_tiny(network: str, width: int, training: Training) -> Callable[[Place], 
 
 _INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # a table has no map at a layer
 _PLAIN = Training(epochs=20, batch_size=32, lr=0.01, momentum=0.9, milestones=(15,), decay=0.2)
+LENET = Study("lenet", "LeNet, CIFAR-10", subjects.lenet, 20, 500)
 STUDIES = (
-    Study("lenet", "LeNet, CIFAR-10", subjects.lenet, 20, 500),
+    LENET,
     Study("resnet20", "ResNet-20, CIFAR-10", subjects.resnet20, 4, 20),
     Study("mlp5", "MLP-5, Adult", _mlp5, 100, 0, columns, exact=True, methods=_INPUT_METHODS),
     Study("alexnet", "AlexNet, Tiny ImageNet", _on_tiny("alexnet", 16, _PLAIN), 20, 100, lambda _: "grid"),
@@ -109,6 +110,14 @@ def measure_study(study: Study, place: Place) -> tuple[Subject, BiasResult]:
 def result_file(out: Path, network: str) -> Path:
     """Return where the bias of a network's explainers is kept."""
     return out / "bias-table" / f"{network}.json"
+
+
+def lenet_bias(place: Place) -> tuple[Subject, BiasResult]:
+    """Return the LeNet and the bias of its explainers: as it was kept, or measured now."""
+    file = result_file(place.out, LENET.name)
+    if file.exists():
+        return LENET.subject(place), BiasResult.load(file)
+    return measure_study(LENET, place)
 
 
 def run(place: Place, studies: Sequence[Study] | None = None) -> str:

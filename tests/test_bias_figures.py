@@ -45,7 +45,8 @@ def made_result(players=40, samples=6):
 
 def dots(panel: Any) -> list[tuple[float, float]]:
     """Return the single points of a panel: dots and dashes."""
-    return [tuple(map(float, line.get_xydata()[0])) for line in panel.lines if len(line.get_xydata()) == 1]
+    points = [line.get_xydata() for line in panel.lines]
+    return [(float(own[0, 0]), float(own[0, 1])) for own in points if len(own) == 1]
 
 
 def test_bars_show_every_mean_its_interval_and_the_noise_floor(tmp_path):

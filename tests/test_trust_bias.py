@@ -11,7 +11,7 @@ from scipy import stats
 from torch import nn
 
 from perdure import explain, learners, metrics, tasks
-from perdure.audit import bias_records, measure_bias, record_bias, shapc, shapley_kept
+from perdure.audit import bias_records, measure_bias, record_bias, shapc, shapley_store
 from perdure.audit.bias_results import BiasResult, explainer_bias, verdict_of
 from perdure.errors import InputError
 from tests.checkpoints import SIDE, Net, net, samples
@@ -259,7 +259,7 @@ def test_a_record_keeps_what_was_measured(record, monkeypatch):
     assert (record / "trust" / "bias.json").exists()
     calls = []
     real = explain.shapley_table
-    monkeypatch.setattr(shapley_kept.explain, "shapley_table", lambda *a, **k: calls.append(1) or real(*a, **k))
+    monkeypatch.setattr(shapley_store.explain, "shapley_table", lambda *a, **k: calls.append(1) or real(*a, **k))
     assert record_bias(record, **OPTIONS).to_json() == found.to_json()
     assert not calls
     more = record_bias(record, **{**OPTIONS, "methods": ["grad", "lrp"]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from perdure import explain
 from perdure.audit.bias_results import BiasResult, ExplainerBias, explainer_bias, verdict_of
 from perdure.audit.explaining import CONTROLS, checked_methods
-from perdure.audit.shapley_kept import kept_table
 from perdure.errors import InputError
 from perdure.explain import ShapleyTable
 from perdure.explain.arrays import rows_per_batch
@@ -50,14 +48,14 @@ def measure_bias(
     methods: str | Sequence[str] = METHODS,
     permutations: int = 100,
     estimator: str | None = None,
-    players: str | None = None,
+    players: Players | str | None = None,
     baseline: Any = None,
     budget: int = 100,
     layer: str | None = None,
     seed: int = 0,
     batch_size: int | None = None,
     subject: str = "",
-    keep: Path | None = None,
+    tables: Callable[..., ShapleyTable] = explain.shapley_table,
     progress: Progress | None = None,
 ) -> BiasResult:
     """Return the attribution bias of each explainer on some samples, beside a constant and a random map.
@@ -66,8 +64,8 @@ def measure_bias(
     (antithetic; exact up to 12 players). Masked variables take the background's mean, or ``baseline``. ``players``: pixels,
     grid or features; maps are summed over a cell. ``budget`` is what a map may cost: gradients, steps or perturbations.
     Grad-CAM is judged at its own layer, where the players are positions, and therefore not ranked with the others. An
-    explainer that would be wrong on this network is named in ``refused``. Shapley values are kept in the folder ``keep``
-    sample by sample and used again.
+    explainer that would be wrong on this network is named in ``refused``. ``tables`` makes the Shapley values; give a
+    `KeptShapley` to keep those of each sample on disk.
     """
     asked = checked_methods(methods)
     tell = progress or (lambda *_: None)
@@ -77,15 +75,14 @@ def measure_bias(
     sampler = estimator or ("exact" if chosen.count <= EXACT_PLAYERS else "antithetic")
     shared: dict[str, Any] = {"background": background, "seed": seed, "batch_size": batch_size}
     sampling = {**shared, "samples": permutations, "estimator": sampler}
-    reference = kept_table(
-        keep,
+    reference = tables(
         network,
         inputs,
         units,
-        lambda done, total: tell("Shapley values", done, total),
         **sampling,
         baseline=baseline,
         players=chosen,
+        progress=lambda done, total: tell("Shapley values", done, total),
     )
     explainers, refused = [], {}
     maps: dict[str, FloatArray] = {}
@@ -93,9 +90,11 @@ def measure_bias(
         tell("explainers", place, len(asked) + len(CONTROLS))
         try:
             if name == "gradcam":
-                explainers.append(_at_layer(network, inputs, units, layer, sampling, keep))
+                explainers.append(_at_layer(network, inputs, units, layer, sampling, tables))
             else:
-                maps[name] = _maps(network, inputs, units, name, chosen, budget, layer, baseline, shared)
+                maps[name] = player_maps(
+                    network, inputs, units, name, chosen, budget=budget, layer=layer, baseline=baseline, **shared
+                )
         except InputError as error:
             refused[name] = str(error)
     tell("explainers", len(asked) + len(CONTROLS), len(asked) + len(CONTROLS))
@@ -125,28 +124,34 @@ def measure_bias(
     )
 
 
-def _players(kind: str | None, sample: Tensor) -> Players:
+def _players(kind: Players | str | None, sample: Tensor) -> Players:
     if kind == "superpixels":
         raise InputError("players 'superpixels': they differ from sample to sample; use pixels, grid or features")
     return players_of(kind, sample)
 
 
-def _maps(
+def player_maps(
     network: nn.Module,
     x: Tensor,
     target: Any,
     method: str,
     players: Players,
-    budget: int,
-    layer: str | None,
-    baseline: Any,
-    shared: dict[str, Any],
+    *,
+    budget: int = 100,
+    background: Any = None,
+    layer: str | None = None,
+    baseline: Any = None,
+    seed: int = 0,
+    batch_size: int | None = None,
 ) -> FloatArray:
-    """Return (samples, players): channels joined as the bias paper does, then summed over each player's positions."""
+    """Return (samples, players): channels joined as the bias paper does, then summed over each player's positions.
+
+    A control's map is ones, or Gaussian noise drawn from the seed.
+    """
     if method == "constant":
         return np.ones((len(x), players.count))
     if method == "random":
-        return np.random.default_rng([shared["seed"], 2]).standard_normal((len(x), players.count))
+        return np.random.default_rng([seed, 2]).standard_normal((len(x), players.count))
     by_value = players.kind == "features" and x.dim() > 2
     found = explain.attribute(
         network,
@@ -157,7 +162,9 @@ def _maps(
         layer=layer,
         baseline=baseline,
         reduce=None if by_value else "pixels",
-        **shared,
+        background=background,
+        seed=seed,
+        batch_size=batch_size,
     )
     flat = found.detach().cpu().double().flatten(1)
     labels = players.labels if by_value or x.dim() == 2 else players.labels[0]
@@ -180,11 +187,10 @@ def _at_layer(
     units: NDArray[np.int64],
     layer: str | None,
     sampling: dict[str, Any],
-    keep: Path | None,
+    tables: Callable[..., ShapleyTable],
 ) -> ExplainerBias:
     """Judge Grad-CAM by the Shapley values of its layer's positions."""
-    options = {**sampling, "estimator": "antithetic", "layer": layer or "last"}
-    own = kept_table(keep, network, x, units, lambda *_: None, **options)
+    own = tables(network, x, units, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
     maps = explain.layer_maps(network, x, units, own.layer)
     bias = attribution_biases(maps, own.values, stderr=own.stderr, parts=own.parts)
     return explainer_bias("gradcam", bias, sampling["seed"], own.layer, own.values.shape[1])

@@ -16,6 +16,7 @@ from perdure.audit.bias import METHODS, Progress, measure_bias
 from perdure.audit.bias_results import FILE, BiasResult, Verdict
 from perdure.audit.explaining import checked_methods
 from perdure.audit.samples import BenchmarkData, Data, OwnData, balanced_order
+from perdure.audit.shapley_store import KeptShapley
 from perdure.audit.subject import filled, rebuilt_benchmark, rebuilt_network
 from perdure.errors import InputError
 from perdure.record import Record
@@ -91,7 +92,7 @@ def record_bias(
             methods=methods,
             seed=seed,
             subject=words,
-            keep=opened.path / SHAPLEY,
+            tables=KeptShapley(opened.path / SHAPLEY),
             progress=progress,
             **options,
         )

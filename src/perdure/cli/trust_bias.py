@@ -41,6 +41,7 @@ def bias_of_own(own: OwnNetwork, out: Path, samples: int, asked: dict[str, Any],
 
     from perdure.audit.bias import measure_bias  # noqa: PLC0415
     from perdure.audit.samples import OwnData, balanced_order  # noqa: PLC0415
+    from perdure.audit.shapley_store import KeptShapley  # noqa: PLC0415
     from perdure.audit.subject import filled, read_weights  # noqa: PLC0415
 
     given = own_function(own.data)()
@@ -62,7 +63,7 @@ def bias_of_own(own: OwnNetwork, out: Path, samples: int, asked: dict[str, Any],
         labels if target == "label" else target,
         background=data.background(0, count, asked["seed"]).to(device),
         subject=f"{own.network} on {own.data}",
-        keep=out / "shapley",
+        tables=KeptShapley(out / "shapley"),
         progress=show,
         **asked,
     )

@@ -21,7 +21,15 @@ from perdure.metrics.efficiency import (
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
-from perdure.metrics.rank_agreement import RankCorrelation, rank_agreement
+from perdure.metrics.perspectives import gini, infidelity, max_sensitivity
+from perdure.metrics.ranks import (
+    RankAgreement,
+    RankCorrelation,
+    RankMatrix,
+    rank_agreement,
+    rank_correlation,
+    rank_matrix,
+)
 from perdure.metrics.regions import RegionDistributions, region_distributions, relative_attribution, share_inside
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
@@ -65,7 +73,9 @@ __all__ = [
     "Intransigence",
     "Missing",
     "PairScores",
+    "RankAgreement",
     "RankCorrelation",
+    "RankMatrix",
     "RegionDistributions",
     "RetrainingScores",
     "ShapcSummary",
@@ -87,11 +97,14 @@ __all__ = [
     "criteria_correlation",
     "first_places",
     "forward_transfer",
+    "gini",
     "holm",
+    "infidelity",
     "instability",
     "interval",
     "intransigence",
     "lifelong",
+    "max_sensitivity",
     "mege",
     "mege_distance",
     "min_accuracy",
@@ -100,6 +113,8 @@ __all__ = [
     "paired_difference",
     "positive_backward_transfer",
     "rank_agreement",
+    "rank_correlation",
+    "rank_matrix",
     "reason",
     "reco",
     "region_distributions",

@@ -63,7 +63,7 @@ _RESNET = Subject(
     "resnet18",
     16,
     Training(epochs=5, batch_size=32, lr=0.05, momentum=0.9),
-    20,
+    10,
     (*METHODS, *SLOW),
     NOISE,
 )

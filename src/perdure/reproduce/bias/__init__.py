@@ -3,14 +3,24 @@
 from perdure.reproduce.bias import (
     agreement,
     instability,
+    irrelevant_region,
+    masking,
+    perspectives,
+    planted_pattern,
+    table,
     variance,
 )
 from perdure.reproduce.bias.experiment import Experiment, Place, run_experiment, write_page
 
 _ALL = (
+    table.EXPERIMENT,
     instability.EXPERIMENT,
     variance.EXPERIMENT,
     agreement.EXPERIMENT,
+    masking.EXPERIMENT,
+    irrelevant_region.EXPERIMENT,
+    planted_pattern.EXPERIMENT,
+    perspectives.EXPERIMENT,
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 

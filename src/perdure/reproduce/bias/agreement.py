@@ -8,10 +8,10 @@ import numpy as np
 
 from perdure import figures
 from perdure.figures.bias_experiments import agreement_points
-from perdure.metrics import Interval, RankCorrelation, attribution_biases, interval, rank_agreement
+from perdure.metrics import Interval, RankCorrelation, attribution_biases, interval, rank_correlation
 from perdure.reproduce.bias.experiment import Experiment, Place
 from perdure.reproduce.bias.looked_at import METHODS, SHORT, FloatArray, LookedAt, look_at
-from perdure.reproduce.bias.subjects import Subject, lenet, resnet20
+from perdure.reproduce.bias.subjects import lenet, resnet20
 from perdure.reproduce.bias.wording import said, shown, table
 
 
@@ -27,12 +27,10 @@ class Settings:
     accurate: int
     """Paired permutations of their own for the accurate bias."""
     methods: tuple[str, ...]
-    of: int
-    """Samples that are drawn; the first ``images`` of them are used (other experiments use more)."""
 
 
-LENET = Settings(4, None, (10, 100, 1000), 2000, METHODS, of=6)
-RESNET20 = Settings(4, 8, (10, 30, 100), 300, tuple(name for name in METHODS if name != "lrp"), of=4)
+LENET = Settings(3, None, (10, 100, 1000), 1000, METHODS)
+RESNET20 = Settings(4, 8, (5, 15, 50), 150, tuple(name for name in METHODS if name != "lrp"))
 PARTS = 10
 TOP = (0.1,)
 
@@ -78,7 +76,7 @@ def agreement(
         ]
     )
     within = [
-        interval([rank_agreement(one[:, at], accurate_bias[:, at]).rho for at in range(samples)], bounds=(-1, 1))
+        interval([rank_correlation(one[:, at], accurate_bias[:, at]).rho for at in range(samples)], bounds=(-1, 1))
         for one in sampled
     ]
     return Agreement(
@@ -86,7 +84,7 @@ def agreement(
         sampled=sampled,
         accurate=accurate_bias,
         accurate_stderr=float(error / np.nanmean(accurate_bias)),
-        pooled=tuple(rank_agreement(one.ravel(), accurate_bias.ravel()) for one in sampled),
+        pooled=tuple(rank_correlation(one.ravel(), accurate_bias.ravel()) for one in sampled),
         within=tuple(within),
         deviation=np.nanmean(np.abs(sampled - accurate_bias), axis=(1, 2)) / np.nanmean(accurate_bias),
     )
@@ -96,7 +94,7 @@ def run(place: Place) -> str:
     """Measure, draw and tell."""
     found = {}
     for name, subject, chosen in (("LeNet", lenet(place), LENET), ("ResNet-20", resnet20(place), RESNET20)):
-        looked = _looked(place, subject, chosen)
+        looked = look_at(place, subject, chosen.images, chosen.cells)
         marginals, accurate = (
             looked.marginals(max(chosen.budgets)),
             looked.marginals(chosen.accurate, paired=True, seed=1),
@@ -117,10 +115,6 @@ def run(place: Place) -> str:
         parts += _words(name, chosen, looked, result)
     parts.append("![Bias at a feasible budget against the accurate bias](bias-agreement.png)")
     return "\n\n".join(parts)
-
-
-def _looked(place: Place, subject: Subject, chosen: Settings) -> LookedAt:
-    return look_at(place, subject, chosen.of, chosen.cells).first(chosen.images)
 
 
 def _words(name: str, chosen: Settings, looked: LookedAt, result: Agreement) -> list[str]:

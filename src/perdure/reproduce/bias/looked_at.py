@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure import explain
+from perdure.audit.samples import balanced_order
 from perdure.explain import ExactShapley, NetworkGame, Players, quick_game
 from perdure.reproduce.bias.experiment import Place
 from perdure.reproduce.bias.kept import Arrays, kept, weights_digest
@@ -29,6 +30,7 @@ SHORT = {
     "lime": "LIME",
 }
 BACKGROUND = 100
+DRAWN = 6
 BUDGET = 100
 """Steps or perturbations that a map may take."""
 FloatArray = NDArray[np.float64]
@@ -64,10 +66,6 @@ class LookedAt:
             found.append(self.players.gather(map_.double()).numpy())
         self.place.progress("maps", len(methods), len(methods))
         return np.stack(found)
-
-    def first(self, count: int) -> LookedAt:
-        """Return only the first of the samples."""
-        return replace(self, x=self.x[:count], y=self.y[:count])
 
     def marginals(
         self, permutations: int, *, paired: bool = False, seed: int = 0, of: Sequence[int] | None = None
@@ -133,9 +131,18 @@ class LookedAt:
         return found
 
 
-def look_at(place: Place, subject: Subject, images: int, cells: int | None = None, seed: int = 0) -> LookedAt:
-    """Return so many test samples; players are pixels (columns of a table), or the cells of a grid."""
-    x, y = subject.samples(images, seed)
+def look_at(place: Place, subject: Subject, images: int, cells: int | None = None) -> LookedAt:
+    """Return so many test samples; players are pixels (columns of a table), or the cells of a grid.
+
+    At least six are drawn and the first taken, so that experiments with few images share them and what is kept of them.
+    """
+    x, y = subject.samples(max(images, DRAWN))
     shape = tuple(x.shape[1:])
     players = explain.pixels(shape) if cells is None else explain.grid(shape, cells)
-    return LookedAt(place, subject, x, y, subject.background(BACKGROUND, seed), players)
+    return LookedAt(place, subject, x[:images], y[:images], subject.background(BACKGROUND), players)
+
+
+def rows_looked_at(subject: Subject, images: int) -> NDArray[np.int64]:
+    """Return the places of these samples among the test samples."""
+    order = balanced_order(subject.benchmark.tasks[0].test.y, 0)
+    return np.sort(order[: max(images, DRAWN)])[:images]

@@ -1,0 +1,145 @@
+"""The bias of every method by network, share and side, the paper's tables beside ours (Figures 7 and 8, Tables 3 to 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from perdure import explain, figures, tasks
+from perdure.audit.bias import METHODS, measure_bias
+from perdure.audit.bias_results import BiasResult
+from perdure.audit.shapley_store import KeptShapley
+from perdure.errors import InputError
+from perdure.explain import Players
+from perdure.learners import Training
+from perdure.reproduce.bias import subjects
+from perdure.reproduce.bias.experiment import Experiment, Place
+from perdure.reproduce.bias.published import published_tables
+from perdure.reproduce.bias.subjects import Subject, trained
+from perdure.reproduce.bias.table_text import network_section
+from perdure.tasks import Benchmark
+
+BACKGROUND = 100
+BUDGET = 500
+"""Integration steps, gradients or perturbations a map."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One network of the paper: what it is here, on how many samples, and how its Shapley values are sampled."""
+
+    name: str
+    """As in the paper's tables."""
+    title: str
+    subject: Callable[[Place], Subject]
+    samples: int
+    permutations: int
+    players: Callable[[Subject], Players | str] = lambda _: "pixels"
+    exact: bool = False
+    methods: tuple[str, ...] = METHODS
+
+
+def tiny_imagenet(data_dir: Path | None) -> Benchmark:
+    """Return twenty classes of Tiny ImageNet as one task."""
+    file = (data_dir or Path()) / "tiny-imagenet-20.zip"
+    if not file.exists():
+        raise InputError(f"{file}: it is not there; name a folder with it (--data-dir)")
+    return tasks.load(file, scenario="class", tasks=1)
+
+
+def adult(data_dir: Path | None) -> Benchmark:
+    """Return the census table of UCI's Adult as one task."""
+    file = (data_dir or Path()) / "tabular" / "adult.data"
+    if not file.exists():
+        raise InputError(f"{file}: it is not there; name a folder with it (--data-dir)")
+    return tasks.load(file, scenario="class", tasks=1)
+
+
+def columns(subject: Subject) -> Players:
+    """Return the table's own columns as players: the 0/1 features of one column of words play together."""
+    names = [str(name).split("=", 1)[0] for name in subject.benchmark.provenance["features"]]
+    return explain.own_players(torch.tensor([sorted(set(names), key=names.index).index(name) for name in names]))
+
+
+def _mlp5(place: Place) -> Subject:
+    training = Training(epochs=4, batch_size=64, lr=0.03, momentum=0.9)
+    return trained(place, "mlp5", adult(place.data_dir), training, label="mlp5-columns")
+
+
+def _on_tiny(network: str, width: int, training: Training) -> Callable[[Place], Subject]:
+    return lambda place: trained(place, network, tiny_imagenet(place.data_dir), training, width=width)
+
+
+_INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # a table has no map at a layer
+_PLAIN = Training(epochs=20, batch_size=32, lr=0.01, momentum=0.9, milestones=(15,), decay=0.2)
+LENET = Study("lenet", "LeNet, CIFAR-10", subjects.lenet, 20, 500)
+STUDIES = (
+    LENET,
+    Study("resnet20", "ResNet-20, CIFAR-10", subjects.resnet20, 4, 20),
+    Study("mlp5", "MLP-5, Adult", _mlp5, 100, 0, columns, exact=True, methods=_INPUT_METHODS),
+    Study("alexnet", "AlexNet, Tiny ImageNet", _on_tiny("alexnet", 16, _PLAIN), 20, 100, lambda _: "grid"),
+    Study("vgg16", "VGG-16, Tiny ImageNet", _on_tiny("vgg16", 8, _PLAIN), 10, 60, lambda _: "grid"),
+)
+
+
+def measure_study(study: Study, place: Place) -> tuple[Subject, BiasResult]:
+    """Train or load the network, sample what is not yet sampled, and judge every method; the result is kept as JSON."""
+    subject = study.subject(place)
+    x, y = subject.samples(study.samples)
+    result = measure_bias(
+        subject.network,
+        x,
+        y,
+        background=subject.background(BACKGROUND),
+        permutations=study.permutations or 1,
+        estimator="exact" if study.exact else None,
+        players=study.players(subject),
+        methods=study.methods,
+        budget=BUDGET,
+        subject=study.title,
+        tables=KeptShapley(place.out / "shapley"),
+        progress=lambda what, done, total: place.progress(f"{study.title}: {what}", done, total),
+    )
+    result.save(result_file(place.out, study.name))
+    return subject, result
+
+
+def result_file(out: Path, network: str) -> Path:
+    """Return where the bias of a network's explainers is kept."""
+    return out / "bias-table" / f"{network}.json"
+
+
+def lenet_bias(place: Place) -> tuple[Subject, BiasResult]:
+    """Return the LeNet and the bias of its explainers: as it was kept, or measured now."""
+    file = result_file(place.out, LENET.name)
+    if file.exists():
+        return LENET.subject(place), BiasResult.load(file)
+    return measure_study(LENET, place)
+
+
+def run(place: Place, studies: Sequence[Study] | None = None) -> str:
+    """Measure all networks and return the section: a table for each, the paper's numbers in it, and how the orders agree."""
+    chosen = STUDIES if studies is None else studies
+    published = published_tables()
+    parts = []
+    for study in chosen:
+        subject, result = measure_study(study, place)
+        picture = f"bias-table-{study.name}.png"
+        figures.save(figures.bias_bars(result), place.pictures / picture)
+        parts.append(network_section(study.title, subject.accuracy, result, published.get(study.name), picture))
+    absent = [name for name in published if name not in {study.name for study in chosen}]
+    if absent:
+        named = ", ".join(f"{name} (Table {published[name].number})" for name in absent)
+        parts.append(f"Not run here: {named}.")
+    return "\n\n".join(parts) + "\n"
+
+
+EXPERIMENT = Experiment(
+    name="bias-table",
+    title="The bias of the methods on each network",
+    paper="Figures 7 and 8, Tables 3 to 12",
+    run=run,
+)

@@ -88,6 +88,8 @@ def shown(cell: Cell, digits: int = 3) -> str:
             return "–"
         ends = "" if math.isnan(cell.low) else f" [{cell.low:.{digits}f}, {cell.high:.{digits}f}]"
         return f"{cell.mean:.{digits}f}{ends}"
+    if isinstance(cell, float) and 0 < cell < 0.5 * 10**-digits:
+        return f"<{10**-digits:.{digits}f}"
     return f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell)
 
 

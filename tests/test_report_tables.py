@@ -236,7 +236,7 @@ def test_a_page_of_fifty_learners_and_two_hundred_samples_stays_under_15_mb(tmp_
 
 
 def test_intervals_read_as_words():
-    from perdure.report.answers import margin
+    from perdure.report.cards import margin
 
     assert margin(Interval(0.5, -0.01, 0.6, 3, "t")) == "95 % interval −0.010 to 0.600, 3 runs"
     assert margin(Interval(0.5, math.nan, math.nan, 1, "none")) == "1 run, no interval"

@@ -1,7 +1,6 @@
 // Charts of trust: bias of the explainers, and whether explanations survive retraining.
 
 const trusted = ({ data, figure }, part) => data.trust.runs[Number(chosenIn(figure, "run"))]?.[part] ?? null;
-const keyOf = (data, name) => ({ slot: data.trust.slots[name], name, line: !isControl(data.trust.slots[name]) });
 const controlNote = "Grey: the controls, which say nothing.";
 const RETRAINED = { mege: "MeGe ↑", reco_rate: "ReCo, rates ↑", reco_precision: "ReCo, precisions ↑" };
 
@@ -26,6 +25,7 @@ Object.assign(CHARTS, {
             slot: data.trust.slots[one.name],
             name: one.name,
             values: one.cells.map((row) => row[j]),
+            hollow: one.layer !== null,
           })),
           floor: floorOf(j),
           xLabel: "share of the variables",
@@ -33,15 +33,20 @@ Object.assign(CHARTS, {
           label: `Bias, ${side} ${shares[0]} % of the variables: ${explainers.map((one) => `${one.name} ${shown(one.cells[0][j][0], 4)}`).join(", ")}.`,
         }),
       );
+    const layered = explainers.some((one) => one.layer !== null);
     return {
       least: 310,
       count: sides.length,
       panels,
       legend: [
-        ...explainers.map((one) => ({ ...keyOf(data, one.name), line: false })),
+        ...explainers.map((one) => ({
+          slot: data.trust.slots[one.name],
+          name: one.layer === null ? one.name : `${one.name} (layer ${one.layer})`,
+          line: false,
+        })),
         { slot: "floor", name: "noise floor", rule: true },
       ],
-      note: `${controlNote} Dotted: what a map without bias would score at the sampling noise of the Shapley values. Whiskers: 95 % over samples.`,
+      note: `${controlNote}${layered ? " Hollow and coloured: judged at a layer, whose players are others, so it does not compare." : ""} Dotted: what a map without bias would score at the sampling noise of the Shapley values. Whiskers: 95 % over samples.`,
       header: ["explainer", "side", "share, %", "bias", "low", "high", "corrected", "noise floor"],
       rows: explainers.flatMap((one) =>
         sides.flatMap((side, j) =>
@@ -92,7 +97,7 @@ Object.assign(CHARTS, {
       least: 230,
       count: 4,
       panels,
-      legend: methods.map((name) => ({ ...keyOf(data, name), line: true })),
+      legend: methods.map((name) => ({ slot: data.trust.slots[name], name, line: true })),
       note: `${controlNote} Bands: 95 % over samples. Distance: ${distance}.`,
       header: ["noise, %", "accuracy", "explainer", "score", "mean", "low", "high", "p of rates", "p (Holm)", "S=", "S≠"],
       rows: levels.flatMap((level, i) =>

@@ -68,7 +68,8 @@ function whiskerPanel({ width, height = 270, names, series, floor, ...rest }) {
       if (!known(mean)) return;
       const at = x(i) + shift;
       if (known(low)) group.append(draw("path", { d: `M${at} ${y(low)}V${y(high)}`, class: `line ${look(one.slot)}` }));
-      const dot = marker(one.slot, at, y(mean), Math.min(3.6, Math.max(2, room * 0.42)));
+      const hollow = one.hollow ? { class: `mark hollow ${look(one.slot)}` } : {};
+      const dot = marker(one.slot, at, y(mean), Math.min(3.6, Math.max(2, room * 0.42)), hollow);
       dot.append(hint(`${one.name}, ${names[i]}: ${shown(mean, 4)} [${shown(low, 4)}, ${shown(high, 4)}]`));
       group.append(dot);
     });

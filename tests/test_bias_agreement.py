@@ -15,29 +15,29 @@ from perdure.reproduce.bias.looked_at import look_at
 from tests.bias_place import place_at, tiny_subject
 
 
-def test_rank_agreement_is_spearman_with_an_interval_that_covers():
+def test_rank_correlation_is_spearman_with_an_interval_that_covers():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 30))
-    found = metrics.rank_agreement(a, a + b)
+    found = metrics.rank_correlation(a, a + b)
     assert found.rho == pytest.approx(stats.spearmanr(a, a + b).statistic)
     assert found.low < found.rho < found.high
-    assert metrics.rank_agreement([*a, math.nan], [*(a + b), 0.0]) == found
-    assert metrics.rank_agreement(a, np.exp(a)) == metrics.RankCorrelation(1.0, 1.0, 1.0, 30)
+    assert metrics.rank_correlation([*a, math.nan], [*(a + b), 0.0]) == found
+    assert metrics.rank_correlation(a, np.exp(a)) == metrics.RankCorrelation(1.0, 1.0, 1.0, 30)
     # The rank correlation of a bivariate Gaussian with correlation .8 is 6 / pi * arcsin(.4).
     true, inside = 6 / math.pi * math.asin(0.4), 0
     for _ in range(300):
         x = rng.normal(size=25)
         y = 0.8 * x + 0.6 * rng.normal(size=25)
-        one = metrics.rank_agreement(x, y)
+        one = metrics.rank_correlation(x, y)
         inside += one.low <= true <= one.high
     assert 0.91 < inside / 300 < 0.985
 
 
-def test_rank_agreement_refuses():
+def test_rank_correlation_refuses():
     with pytest.raises(InputError, match="at least 4"):
-        metrics.rank_agreement([1, 2, 3], [1, 2, 3])
+        metrics.rank_correlation([1, 2, 3], [1, 2, 3])
     with pytest.raises(InputError, match="has no order"):
-        metrics.rank_agreement(np.arange(6), np.ones(6))
+        metrics.rank_correlation(np.arange(6), np.ones(6))
 
 
 def test_ratios_by_set_of_independent_and_of_joined_players():

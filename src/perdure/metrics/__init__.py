@@ -21,16 +21,18 @@ from perdure.metrics.efficiency import (
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
-from perdure.metrics.rank_agreement import RankCorrelation, rank_agreement
+from perdure.metrics.rank_correlation import MapAgreement, RankCorrelation, map_agreement, rank_correlation
 from perdure.metrics.regions import RegionDistributions, region_distributions, relative_attribution, share_inside
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.sampling_stability import (
     ContextInstability,
+    SamplingDistribution,
     StabilityCurve,
     VarianceRatio,
     context_instability,
     instability,
+    sampling_distribution,
     stability_curve,
     variance_ratio,
 )
@@ -63,11 +65,13 @@ __all__ = [
     "FirstPlaces",
     "Interval",
     "Intransigence",
+    "MapAgreement",
     "Missing",
     "PairScores",
     "RankCorrelation",
     "RegionDistributions",
     "RetrainingScores",
+    "SamplingDistribution",
     "ShapcSummary",
     "StabilityCurve",
     "Trend",
@@ -92,6 +96,7 @@ __all__ = [
     "interval",
     "intransigence",
     "lifelong",
+    "map_agreement",
     "mege",
     "mege_distance",
     "min_accuracy",
@@ -99,7 +104,7 @@ __all__ = [
     "pair_scores",
     "paired_difference",
     "positive_backward_transfer",
-    "rank_agreement",
+    "rank_correlation",
     "reason",
     "reco",
     "region_distributions",
@@ -107,6 +112,7 @@ __all__ = [
     "remembering",
     "retraining_scores",
     "sample_storage_efficiency",
+    "sampling_distribution",
     "shapc",
     "shapc_at_shares",
     "share_inside",

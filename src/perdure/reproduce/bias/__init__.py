@@ -2,6 +2,8 @@
 
 from perdure.reproduce.bias import (
     agreement,
+    deepshap,
+    gaussian,
     instability,
     irrelevant_region,
     masking,
@@ -17,6 +19,8 @@ _ALL = (
     masking.EXPERIMENT,
     irrelevant_region.EXPERIMENT,
     planted_pattern.EXPERIMENT,
+    gaussian.EXPERIMENT,
+    deepshap.EXPERIMENT,
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 

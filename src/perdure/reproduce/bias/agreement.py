@@ -8,7 +8,7 @@ import numpy as np
 
 from perdure import figures
 from perdure.figures.bias_experiments import agreement_points
-from perdure.metrics import Interval, RankCorrelation, attribution_biases, interval, rank_agreement
+from perdure.metrics import Interval, RankCorrelation, attribution_biases, interval, rank_correlation
 from perdure.reproduce.bias.experiment import Experiment, Place
 from perdure.reproduce.bias.looked_at import METHODS, SHORT, FloatArray, LookedAt, look_at
 from perdure.reproduce.bias.subjects import lenet, resnet20
@@ -76,7 +76,7 @@ def agreement(
         ]
     )
     within = [
-        interval([rank_agreement(one[:, at], accurate_bias[:, at]).rho for at in range(samples)], bounds=(-1, 1))
+        interval([rank_correlation(one[:, at], accurate_bias[:, at]).rho for at in range(samples)], bounds=(-1, 1))
         for one in sampled
     ]
     return Agreement(
@@ -84,7 +84,7 @@ def agreement(
         sampled=sampled,
         accurate=accurate_bias,
         accurate_stderr=float(error / np.nanmean(accurate_bias)),
-        pooled=tuple(rank_agreement(one.ravel(), accurate_bias.ravel()) for one in sampled),
+        pooled=tuple(rank_correlation(one.ravel(), accurate_bias.ravel()) for one in sampled),
         within=tuple(within),
         deviation=np.nanmean(np.abs(sampled - accurate_bias), axis=(1, 2)) / np.nanmean(accurate_bias),
     )

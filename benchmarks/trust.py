@@ -1,10 +1,10 @@
 """Time to a given error of M_bias: antithetic permutations against plain ones (castro), in one run.
 
 Both estimators sample the same LeNet's pixel Shapley values of the same images in turn, one thread, CPU time. M_bias of
-several explainers' maps, its norm corrected for noise, is computed from groups of permutations and compared with the bias from a
-far longer run; the root mean square is over images, groups and explainers. Both are unbiased and the squared error falls as
-one over the time (the slope is printed), so the ratio of times to equal error is the ratio of squared error times time.
-Intervals are over the groups (bootstrap).
+several explainers' maps, its norm corrected for noise, is computed from groups of permutations and compared with the bias
+from a far longer run; the root mean square is over images, groups and explainers. Both are unbiased and the squared error
+falls as one over the time (the slope is printed), so the ratio of times to equal error is the ratio of squared error times
+time. Intervals are over the groups (bootstrap).
 
     python benchmarks/trust.py [--images N] [--permutations N] [--truth N]
 """
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from explain_speed import images, trained
 from numpy.typing import NDArray
 
+from explain_speed import images, trained
 from perdure import explain
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
@@ -63,7 +63,8 @@ def resampled_ratio(castro: Sequence[FloatArray], other: Sequence[FloatArray]) -
 
     def draws(errors: Sequence[FloatArray]) -> FloatArray:
         means = [one[rng.integers(0, len(one), size=(RESAMPLES, len(one)))].mean(axis=1) for one in errors]
-        return np.mean(means, axis=0)
+        drawn: FloatArray = np.mean(means, axis=0)
+        return drawn
 
     return draws(castro) / draws(other)
 
@@ -125,7 +126,7 @@ def report(errors: dict[tuple[str, int], list[FloatArray]], seconds: dict[str, f
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=4)
-    parser.add_argument("--permutations", type=int, default=400, help="of each estimator and image")
-    parser.add_argument("--truth", type=int, default=1000, help="antithetic permutations of the true bias, an image")
+    parser.add_argument("--permutations", type=int, default=320, help="of each estimator and image")
+    parser.add_argument("--truth", type=int, default=600, help="antithetic permutations of the true bias, an image")
     given = parser.parse_args()
     main(given.images, given.permutations, given.truth)

@@ -150,8 +150,9 @@ def _reading(found: dict[str, RegionDistributions]) -> str:
     return said(
         "Levene's test takes all values for independent, Friedman's ranks the regions within each image, Shapiro's looks at",
         f"one pixel of each image. Equal variance is refused (Friedman, {LEVEL}) for {', '.join(wide) or 'none'}; a",
-        f"Gaussian in every region (Shapiro, {LEVEL}) for {', '.join(odd) or 'none'}. Equal means and similar variances, which the paper",
-        "reports, say nothing about the shape; kurtosis above 0 means more very large values than a Gaussian has.",
+        f"Gaussian in every region (Shapiro, {LEVEL}) for {', '.join(odd) or 'none'}. Equal means and similar variances,",
+        "which the paper reports, say nothing about the shape; kurtosis above 0 means more very large values than a",
+        "Gaussian has.",
     )
 
 

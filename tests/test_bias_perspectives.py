@@ -79,7 +79,8 @@ def test_sensitivity_is_captums():
     x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     noise = torch.rand(5, *x.shape, generator=torch.Generator().manual_seed(3)) - 0.5
 
-    def maps(rows):
+    def maps(given):
+        rows = given[0] if isinstance(given, tuple) else given  # captum hands on tuples
         return explain.attribute(network, rows, torch.zeros(len(rows), dtype=torch.long), "gradient_x_input")
 
     plain, moved = maps(x).flatten(1), torch.stack([maps(x + one).flatten(1) for one in noise])
@@ -131,10 +132,14 @@ def test_the_section_ranks_the_explainers_from_each_side(tmp_path, monkeypatch):
     bias = measure_bias(subject.network, x, y, background=subject.background(5), methods=methods, permutations=20)
     monkeypatch.setattr(perspectives, "lenet_bias", lambda _: (subject, bias))
     monkeypatch.setattr(perspectives, "SETTINGS", perspectives.Settings(3, 40, 2, 0.02, 10))
-    shown = []
-    monkeypatch.setattr(
-        figures, "rank_lines", lambda names, ways: shown.append((names, ways)) or figures.bias_bars(bias)
-    )
+    shown: list[Any] = []
+    drawn = figures.rank_lines
+
+    def watched(names, ways):
+        shown.append((names, ways))
+        return drawn(names, ways)
+
+    monkeypatch.setattr(figures, "rank_lines", watched)
     text = perspectives.run(Place(None, tmp_path, tmp_path, lambda *_: None))
     found = measure_perspectives(
         subject.network,

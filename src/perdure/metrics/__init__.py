@@ -22,12 +22,11 @@ from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.perspectives import gini, infidelity, max_sensitivity
+from perdure.metrics.rank_correlation import MapAgreement, RankCorrelation, map_agreement, rank_correlation
 from perdure.metrics.ranks import (
     RankAgreement,
-    RankCorrelation,
     RankMatrix,
     rank_agreement,
-    rank_correlation,
     rank_matrix,
 )
 from perdure.metrics.regions import RegionDistributions, region_distributions, relative_attribution, share_inside
@@ -35,10 +34,12 @@ from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.sampling_stability import (
     ContextInstability,
+    SamplingDistribution,
     StabilityCurve,
     VarianceRatio,
     context_instability,
     instability,
+    sampling_distribution,
     stability_curve,
     variance_ratio,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "FirstPlaces",
     "Interval",
     "Intransigence",
+    "MapAgreement",
     "Missing",
     "PairScores",
     "RankAgreement",
@@ -78,6 +80,7 @@ __all__ = [
     "RankMatrix",
     "RegionDistributions",
     "RetrainingScores",
+    "SamplingDistribution",
     "ShapcSummary",
     "StabilityCurve",
     "Trend",
@@ -104,6 +107,7 @@ __all__ = [
     "interval",
     "intransigence",
     "lifelong",
+    "map_agreement",
     "max_sensitivity",
     "mege",
     "mege_distance",
@@ -122,6 +126,7 @@ __all__ = [
     "remembering",
     "retraining_scores",
     "sample_storage_efficiency",
+    "sampling_distribution",
     "shapc",
     "shapc_at_shares",
     "share_inside",

@@ -152,3 +152,30 @@ def context_instability(drops: Any) -> ContextInstability:
         beyond_five=(np.abs(d) > 5 * np.abs(mean)).mean(axis=0),
         opposite=(d * np.sign(mean) < 0).mean(axis=0),
     )
+
+
+@dataclass(frozen=True)
+class SamplingDistribution:
+    """How marginals, and so sampled Shapley values, are distributed; arrays are by player (the bias paper's Lemma 1)."""
+
+    variance: FloatArray
+    """Of one permutation's marginal; of a value from m permutations 1 / m of it."""
+    excess_kurtosis: FloatArray
+    """Of one permutation's marginal, 0 for a Gaussian; of a value from m permutations 1 / m of it."""
+
+    @property
+    def variance_spread(self) -> float:
+        """The 90th percentile of the players' variances over the 10th: 1 if all are equal, as the lemma assumes."""
+        low, high = np.quantile(self.variance, [0.1, 0.9])
+        return float(high / low) if low > 0 else float("inf")
+
+
+def sampling_distribution(marginals: Any) -> SamplingDistribution:
+    """Return variance and excess kurtosis of each player's marginals, (permutations, players) of independent orders."""
+    m = as_floats(marginals, "marginals", ndim=2)
+    if len(m) < 4:
+        raise InputError(f"marginals: found {len(m)} permutation(s), expected at least 4")
+    centred = m - m.mean(axis=0)
+    second, fourth = np.square(centred).mean(axis=0), np.square(np.square(centred)).mean(axis=0)
+    kurtosis = np.divide(fourth, np.square(second), out=np.full_like(second, np.nan), where=second > 0) - 3
+    return SamplingDistribution(m.var(axis=0, ddof=1), kurtosis)

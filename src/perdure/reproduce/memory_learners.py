@@ -149,8 +149,9 @@ def write_results(sections: list[str], path: Path) -> None:
         "",
         "Made by `perdure reproduce memory-learners --data-dir DATA` (DATA holds `cifar10-small.npz`); `--only NAME` makes one",
         "study. Means over seeds with 95 % Student t intervals (half-widths after ±), on 100 test images of each class. The",
-        "methods' own settings are the published ones, the rates are not, and momentum was added for so few steps. The paper's",
-        "numbers are for the whole data, a full-width network and 50 epochs a task, so only the order can be compared.",
+        "methods' own settings are the published ones unless the line under a table says otherwise; the rates are not, and",
+        "momentum was added for so few steps. For ResNet-18 rates and replay weights were chosen on validation images. The",
+        "paper's numbers are for the whole data, a full-width network and 50 epochs a task, so only the order can be compared.",
         "[What agrees and what does not](../learners.md#the-nine-methods-of-the-shapc-paper).",
         "",
     ]

@@ -2,6 +2,8 @@
 
 from perdure.reproduce.bias import (
     agreement,
+    deepshap,
+    gaussian,
     instability,
     irrelevant_region,
     masking,
@@ -17,9 +19,11 @@ _ALL = (
     instability.EXPERIMENT,
     variance.EXPERIMENT,
     agreement.EXPERIMENT,
+    deepshap.EXPERIMENT,
     masking.EXPERIMENT,
     irrelevant_region.EXPERIMENT,
     planted_pattern.EXPERIMENT,
+    gaussian.EXPERIMENT,
     perspectives.EXPERIMENT,
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

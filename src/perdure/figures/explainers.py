@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from perdure.figures.attributions import show_image
 from perdure.figures.style import colour
 
 
@@ -40,3 +41,42 @@ def _ranks(values: Any) -> Any:
     known = np.flatnonzero(~np.isnan(values))
     ranks[known[np.argsort(values[known], kind="stable")]] = np.arange(1, len(known) + 1)
     return ranks
+
+
+def removal_pictures(images: Mapping[str, Sequence[Any]], titles: Sequence[str]) -> Figure:
+    """The same picture with more and more of its highest pixels removed: a row for each explainer (Figure 11)."""
+    rows = len(images)
+    figure = Figure(figsize=(1.25 * len(titles) + 0.8, 1.25 * rows + 0.3), layout="constrained")
+    panels = figure.subplots(rows, len(titles), squeeze=False)
+    for row, (name, pictures) in enumerate(images.items()):
+        for column, picture in enumerate(pictures):
+            show_image(panels[row, column], picture, name if column == 0 else "")
+            if row == 0:
+                panels[row, column].set_title(titles[column], fontsize=8)
+    return figure
+
+
+def removal_lines(shares: Sequence[float], curves: Mapping[str, Mapping[str, Any]], controls: Sequence[str]) -> Figure:
+    """What is left against the share that was removed: ``curves[panel][explainer]``, controls grey and dashed."""
+    figure = Figure(figsize=(4.4 * len(curves), 3.3), layout="constrained")
+    panels = figure.subplots(1, len(curves), squeeze=False)[0]
+    for panel, (title, own) in zip(panels, curves.items(), strict=True):
+        for index, (name, values) in enumerate(own.items()):
+            control = name in controls
+            panel.plot(
+                [100 * share for share in shares],
+                values,
+                color="#777777" if control else colour(index),
+                linestyle={"constant": ":", "random": "--"}.get(name, "--") if control else "-",
+                linewidth=1.5,
+                marker="o" if len(shares) < 8 else "",
+                markersize=3,
+                label=name,
+            )
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel("% of the pixels", fontsize=9)
+        panel.set_ylim(bottom=0)
+        panel.tick_params(labelsize=8)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False, fontsize=8)
+    return figure

@@ -23,6 +23,7 @@ from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scor
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.perspectives import gini, infidelity, max_sensitivity
 from perdure.metrics.ranks import RankAgreement, RankMatrix, rank_agreement, rank_matrix
+from perdure.metrics.removal import area_under, top_players
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.score import (
@@ -61,6 +62,7 @@ __all__ = [
     "ShapcSummary",
     "Trend",
     "accuracy",
+    "area_under",
     "attribution_bias",
     "attribution_biases",
     "average_accuracy",
@@ -96,6 +98,7 @@ __all__ = [
     "shapc",
     "shapc_at_shares",
     "summarise_shapc",
+    "top_players",
     "trend_test",
     "weight_vector",
     "windowed_forgetting",

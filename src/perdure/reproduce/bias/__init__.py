@@ -2,6 +2,7 @@
 
 from perdure.reproduce.bias import (
     perspectives,
+    removal,
     table,
 )
 from perdure.reproduce.bias.experiment import Experiment, Place, run_experiment, write_page
@@ -11,6 +12,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for experiment in (
         table.EXPERIMENT,
         perspectives.EXPERIMENT,
+        removal.EXPERIMENT,
     )
 }
 

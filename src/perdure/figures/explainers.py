@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from perdure.figures.attributions import show_image
 from perdure.figures.style import colour
+
+if TYPE_CHECKING:
+    from perdure.audit import Interval
 
 
 def rank_lines(names: Sequence[str], measures: Mapping[str, Any]) -> Figure:
@@ -79,4 +83,22 @@ def removal_lines(shares: Sequence[float], curves: Mapping[str, Mapping[str, Any
         panel.tick_params(labelsize=8)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False, fontsize=8)
+    return figure
+
+
+def chance_dots(names: Sequence[str], measures: Mapping[str, Sequence[Interval]], chances: Sequence[float]) -> Figure:
+    """One panel for each measure: every explainer's mean with its interval, chance as a dashed line."""
+    figure = Figure(figsize=(3.6 * len(measures) + 1, 0.28 * len(names) + 1), layout="constrained")
+    panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+    for panel, (title, values), chance in zip(panels, measures.items(), chances, strict=True):
+        for place, value in enumerate(values):
+            if not math.isnan(value.mean):
+                arms = None if math.isnan(value.low) else [[value.mean - value.low], [value.high - value.mean]]
+                panel.errorbar(value.mean, place, xerr=arms, marker="o", markersize=4, capsize=2, color=colour(0))
+        panel.axvline(chance, color="#777777", linestyle="--", linewidth=1)
+        panel.text(chance, -0.7, " chance", fontsize=7, color="#777777", va="center")
+        panel.set_title(title, fontsize=9)
+        panel.tick_params(labelsize=8)
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].set_ylim(len(names) - 0.5, -1.1)
     return figure

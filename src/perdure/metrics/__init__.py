@@ -13,6 +13,7 @@ from perdure.metrics.accuracy_matrix import (
     remembering,
 )
 from perdure.metrics.bias import Bias, attribution_bias, attribution_biases
+from perdure.metrics.boxes import box_masks, inside_shares, pointing_hits
 from perdure.metrics.efficiency import (
     computational_efficiency,
     model_size_efficiency,
@@ -68,6 +69,7 @@ __all__ = [
     "average_accuracy",
     "average_forgetting",
     "backward_transfer",
+    "box_masks",
     "cl_score",
     "cl_stability",
     "computational_efficiency",
@@ -77,6 +79,7 @@ __all__ = [
     "gini",
     "holm",
     "infidelity",
+    "inside_shares",
     "interval",
     "intransigence",
     "lifelong",
@@ -87,6 +90,7 @@ __all__ = [
     "model_size_efficiency",
     "pair_scores",
     "paired_difference",
+    "pointing_hits",
     "positive_backward_transfer",
     "rank_agreement",
     "rank_matrix",

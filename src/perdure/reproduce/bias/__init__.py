@@ -1,6 +1,7 @@
 """The experiments of the attribution-bias paper, one module each."""
 
 from perdure.reproduce.bias import (
+    boxes,
     perspectives,
     removal,
     table,
@@ -13,6 +14,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         table.EXPERIMENT,
         perspectives.EXPERIMENT,
         removal.EXPERIMENT,
+        boxes.EXPERIMENT,
     )
 }
 

@@ -102,3 +102,17 @@ def chance_dots(names: Sequence[str], measures: Mapping[str, Sequence[Interval]]
     panels[0].set_yticks(range(len(names)), names)
     panels[0].set_ylim(len(names) - 0.5, -1.1)
     return figure
+
+
+def rating_dots(names: Sequence[str], bias: Sequence[Interval], ratings: Sequence[Interval]) -> Figure:
+    """Mean rating against bias, one dot with both intervals for each explainer (Figure 9)."""
+    figure = Figure(figsize=(4.6, 3.4), layout="constrained")
+    panel = figure.subplots()
+    for index, (name, x, y) in enumerate(zip(names, bias, ratings, strict=True)):
+        arms = [None if math.isnan(one.low) else [[one.mean - one.low], [one.high - one.mean]] for one in (x, y)]
+        panel.errorbar(x.mean, y.mean, xerr=arms[0], yerr=arms[1], marker="o", color=colour(index), capsize=2)
+        panel.annotate(name, (x.mean, y.mean), xytext=(5, 4), textcoords="offset points", fontsize=8)
+    panel.set_xlabel("bias ↓", fontsize=9)
+    panel.set_ylabel("mean rating ↑", fontsize=9)
+    panel.tick_params(labelsize=8)
+    return figure

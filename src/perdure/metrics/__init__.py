@@ -23,7 +23,7 @@ from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.perspectives import gini, infidelity, max_sensitivity
-from perdure.metrics.ranks import RankAgreement, RankMatrix, rank_agreement, rank_matrix
+from perdure.metrics.ranks import Correlation, RankAgreement, RankMatrix, correlation, rank_agreement, rank_matrix
 from perdure.metrics.removal import area_under, top_players
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
@@ -50,6 +50,7 @@ __all__ = [
     "CRITERIA",
     "WEIGHTS",
     "Bias",
+    "Correlation",
     "CriteriaCorrelation",
     "Difference",
     "FirstPlaces",
@@ -73,6 +74,7 @@ __all__ = [
     "cl_score",
     "cl_stability",
     "computational_efficiency",
+    "correlation",
     "criteria_correlation",
     "first_places",
     "forward_transfer",

@@ -2,6 +2,7 @@
 
 from perdure.reproduce.bias import (
     boxes,
+    human,
     perspectives,
     removal,
     table,
@@ -15,6 +16,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         perspectives.EXPERIMENT,
         removal.EXPERIMENT,
         boxes.EXPERIMENT,
+        human.EXPERIMENT,
     )
 }
 

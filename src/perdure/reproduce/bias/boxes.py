@@ -38,7 +38,7 @@ SETTINGS = Settings()
 
 def network(place: Place) -> Subject:
     """Return the network that is asked, trained on twenty classes of Tiny ImageNet."""
-    return trained(place, "small-conv", tiny_imagenet(place.data_dir), SETTINGS.training, label="boxes", width=32)
+    return trained(place, "small-conv", tiny_imagenet(place.data_dir), SETTINGS.training, label="boxes", width=16)
 
 
 def run(place: Place) -> str:

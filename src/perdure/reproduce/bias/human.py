@@ -22,8 +22,8 @@ def run(place: Place) -> str:
     if not file.exists():
         return (
             f"Not run: no ratings are shipped, and the paper prints none. Put {FORMAT} into the data folder as `{FILE}`, or "
-            "name it with `--ratings FILE`; explainers are named as in `perdure explain --help`, the scale is yours (the paper's "
-            "is 1 to 5). The result is the correlation of the mean ratings with the bias over explainers, with its interval.\n"
+            "name it with `--ratings FILE`. Explainers have the names of `perdure explain`, the scale is yours (in the paper "
+            "1 to 5). The result is the correlation of mean rating and bias over explainers, with its interval.\n"
         )
     if not bias.exists():
         return "Not run: the bias of the explainers is needed first (`perdure reproduce bias-table`).\n"

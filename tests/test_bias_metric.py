@@ -104,3 +104,57 @@ def test_takes_tensors():
 def test_refusals(arguments, options, words):
     with pytest.raises(InputError, match=words):
         metrics.attribution_biases(*arguments, **options)
+
+
+def test_several_methods_are_judged_at_once_as_one_by_one():
+    rng = np.random.default_rng(3)
+    maps, anchor = rng.normal(size=(4, 6, 30)), rng.normal(size=(6, 30))
+    maps[2, 1] = 0.0
+    parts = anchor + rng.normal(scale=0.1, size=(5, 6, 30))
+    anchor, errors = parts.mean(axis=0), parts.std(axis=0, ddof=1) / math.sqrt(5)
+    together = metrics.attribution_biases(maps, anchor, stderr=errors, parts=parts)
+    assert list(together.degenerate) == [0, 0, 1, 0]
+    for place, one in enumerate(maps):
+        alone = metrics.attribution_biases(one, anchor, stderr=errors, parts=parts)
+        split = together.of_method(place)
+        for name in ("mean", "corrected", "stderr", "sampling_stderr", "floor"):
+            assert getattr(split, name) == pytest.approx(getattr(alone, name))
+        assert split.samples == pytest.approx(alone.samples, nan_ok=True)
+        assert split.degenerate == alone.degenerate
+
+
+def test_the_sampling_error_of_the_mean_is_what_other_draws_would_change():
+    rng = np.random.default_rng(4)
+    true = rng.normal(size=(8, 50))
+    maps = np.exp(
+        2 * rng.normal(size=true.shape)
+    )  # far too much for a few: no difference is near 0, where it would fold
+
+    def drawn():
+        # A fixed sum, as the marginals of a permutation have: noise of one player is taken back by the others.
+        noise = rng.normal(scale=1.5, size=(10, *true.shape))
+        return true + noise - noise.mean(axis=2, keepdims=True)
+
+    found, repeats = [], []
+    for _ in range(300):
+        parts = drawn()
+        errors = parts.std(axis=0, ddof=1) / math.sqrt(10)
+        found.append(metrics.attribution_biases(maps, parts.mean(axis=0), stderr=errors, parts=parts))
+        repeats.append(found[-1].mean)
+    spread = np.std(repeats, axis=0)
+    told = np.sqrt(np.mean([np.square(one.sampling_stderr) for one in found], axis=0))
+    assert told[:2, 0] == pytest.approx(spread[:2, 0], rel=0.1)
+    independent = metrics.attribution_biases(maps, parts.mean(axis=0), stderr=errors).sampling_stderr
+    assert (independent[4] > 2 * found[-1].sampling_stderr[4]).all()  # at 90 % the sum is nearly fixed
+    assert np.isnan(metrics.attribution_biases(maps, true).floor).all()
+
+
+def test_the_floor_is_what_the_true_map_scores():
+    rng = np.random.default_rng(5)
+    true = rng.normal(size=(200, 60)) + 0.5
+    parts = true + rng.normal(scale=0.6, size=(10, *true.shape))
+    errors = parts.std(axis=0, ddof=1) / math.sqrt(10)
+    found = metrics.attribution_biases(true, parts.mean(axis=0), stderr=errors, parts=parts)
+    assert found.mean[0] == pytest.approx(found.floor[0], rel=0.25)
+    with pytest.raises(InputError, match="parts: expected at least 2"):
+        metrics.attribution_biases(true, true, parts=parts[:1])

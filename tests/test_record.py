@@ -17,6 +17,7 @@ from perdure.errors import InputError
 from perdure.record import find_records
 from perdure.record.files import write_atomically
 from perdure.record.state import load_state, save_state
+from perdure.record.tensors import load_tensors, save_tensors
 
 NET = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
@@ -175,6 +176,17 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path, content, says):
         record.checkpoint(8)
 
 
+def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path):
+    """The first byte of a safetensors file is the header's length; one length in 32 begins like a pickle, with 0x80."""
+    file = tmp_path / "unlucky.safetensors"
+    for letters in range(1, 400):
+        save_tensors(file, {"x" * letters: torch.arange(3)})
+        if file.read_bytes()[:1] == b"\x80":
+            break
+    assert file.read_bytes()[:1] == b"\x80"
+    assert load_tensors(file)["x" * letters].tolist() == [0, 1, 2]
+
+
 def test_a_checkpoint_cannot_lead_out_of_the_record(tmp_path):
     make_record(tmp_path / "r", steps=1)
     manifest = json.loads((tmp_path / "r/record.json").read_text())
@@ -247,6 +259,10 @@ def test_records_are_found_below_a_folder(tmp_path):
     make_record(tmp_path / "a/b")
     make_record(tmp_path / "a/c")
     assert find_records([tmp_path]) == [tmp_path / "a/b", tmp_path / "a/c"]
+    make_record(tmp_path / "a/folds/fold-1")
+    (tmp_path / "a/folds/.no-runs").touch()
+    assert find_records([tmp_path]) == [tmp_path / "a/b", tmp_path / "a/c"]
+    assert find_records([tmp_path / "a/folds"]) == [tmp_path / "a/folds/fold-1"]  # asked for by name it is there
     with pytest.raises(InputError, match="no record here"):
         find_records([tmp_path / "a/b/checkpoints"])
     with pytest.raises(InputError, match="no such directory"):

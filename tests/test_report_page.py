@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,13 +11,22 @@ from perdure import metrics
 from perdure.audit import audit_runs
 from perdure.report import write_page
 from tests.pages import HOSTILE, axe_script, chromium, made_up_audit, made_up_runs, made_up_samples
+from tests.trusted import made_up_findings
 
 NAMES = ("rehearsal", HOSTILE, "naive")
 
 
+METHODS = ("expected_gradients", HOSTILE, "gradcam")
+
+
 @pytest.fixture(scope="module")
 def audit():
-    return made_up_audit(NAMES)
+    found = (
+        made_up_findings("runs/rehearsal/0", "rehearsal"),
+        made_up_findings(f"runs/{HOSTILE}/0", HOSTILE, METHODS),
+        replace(made_up_findings("runs/naive/0", "naive"), bias=None, retraining=None),
+    )
+    return replace(made_up_audit(NAMES), trust=found)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +74,7 @@ def test_the_page_shows_everything_and_fetches_nothing(browser, page_file, width
     assert [url for url in asked if not url.startswith("data:")] == [page_file.as_uri()]
     assert errors == []
     charts = page.locator("figure.chart")
-    assert charts.count() == 15
+    assert charts.count() == 18
     for place in range(charts.count()):
         chart = charts.nth(place)
         assert chart.locator("h3").inner_text()
@@ -226,6 +236,97 @@ def test_the_matrix_of_reasons_follows_its_choices(page):
     chart.locator("select[name=seed]").select_option("1")
     settle(page)
     assert chart.locator(".panels .number").all_text_contents() != before
+
+
+def test_the_bias_of_each_run_is_drawn_and_told(page, audit):
+    chart = page.locator("#trust-bias-shares-chart")
+    bias = audit.trust[0].bias
+    assert chart.locator(".panels svg").count() == len(bias.sides)
+    top = chart.locator(".panels svg").first
+    assert f"expected_gradients {bias.explainers[0].cells[0][0].mean:.4f}" in top.get_attribute("aria-label")
+    assert top.locator(".series").count() == 5
+    assert top.locator(".series[data-slot=random] .control").count() >= len(bias.shares)
+    assert top.locator(".rule.control").count() == 1  # the noise floor
+    assert bias.verdict.reading in page.locator("#trust .words").first.inner_text()
+    with page.expect_download() as waiting:
+        chart.locator("button[data-save=csv]").click()
+    rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
+    assert len(rows) == 5 * len(bias.shares) * len(bias.sides)
+    assert float(rows[0]["bias"]) == pytest.approx(bias.explainers[0].cells[0][0].mean, rel=1e-5)
+    assert float(rows[0]["noise floor"]) == pytest.approx(bias.explainers[0].floor[0, 0])
+    chart.locator("select[name=run]").select_option("1")
+    settle(page)
+    assert HOSTILE in chart.locator(".legend").inner_text()
+    assert page.locator("#trust img").count() == 0
+
+
+def test_mege_and_reco_follow_run_and_distance(page, audit):
+    chart = page.locator("#trust-noise")
+
+    def label(place):
+        return chart.locator(".panels svg").nth(place).get_attribute("aria-label")
+
+    summary = audit.trust[0].retraining
+    for distance in ("l2-unit", "l2"):
+        chart.locator("select[name=distance]").select_option(distance)
+        settle(page)
+        scores = summary.levels[0].scores["expected_gradients"][distance]
+        assert f"expected_gradients {scores.mege.mean:.2f}" in label(0)
+        assert f"expected_gradients {scores.reco_rate.mean:.2f}" in label(1)
+    chart.locator("details summary").click()
+    assert chart.locator("tbody tr").count() == 4 * 5 * 3  # levels with noise on all layers, methods, scores
+    beside = page.locator("#trust-checkpoints-chart")
+    assert beside.locator("select[name=run] option").count() == 3
+    assert beside.locator(".panels svg").first.locator(".mark.hollow").count() >= 3
+    beside.locator("select[name=run]").select_option("2")  # a run that was not trained again
+    settle(page)
+    assert "trained again" not in beside.locator(".panels").text_content()
+
+
+def test_the_trust_tables_sort_and_agree_with_the_audit(page, audit):
+    table = page.locator("#table-trust-retraining")
+    heads = table.locator("thead th").all_text_contents()
+    column = next(place for place, text in enumerate(heads) if text.startswith("MeGe"))
+    table.locator("thead th").nth(column).locator("button").press("Enter")
+    values = table.locator(f"tbody td:nth-child({column + 1})").evaluate_all("all => all.map(one => one.dataset.value)")
+    numbers = [float(value) for value in values]
+    assert numbers == sorted(numbers)
+    wanted = [
+        scores["l2-unit"].mege.mean
+        for found in audit.trust[:2]
+        for level in found.retraining.levels
+        for scores in level.scores.values()
+    ]
+    assert numbers == pytest.approx(sorted(wanted))
+    assert page.locator("#table-trust-bias tbody tr").count() == 10
+    assert page.locator("#table-trust-checkpoints tbody tr").count() == 15
+
+
+def test_the_cards_answer_the_questions_of_trust(page, audit):
+    cards = page.locator(".card")
+    first, hostile, naive = (cards.nth(place).inner_text() for place in range(3))
+    assert audit.trust[0].bias.verdict.reading in first
+    assert "Of 3 explainers 1 separate agreement from error better than chance" in first
+    assert "the two intervals do not meet" in first
+    assert f"bias of {HOSTILE}" in hostile
+    assert "perdure trust RECORD" in naive
+    assert "Networks have not been trained again" in naive
+
+
+def test_a_printed_page_holds_every_chart_at_the_width_of_paper(browser, page_file):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(page_file.as_uri())
+    settle(page)
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 690, "height": 900})
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 690
+    wide = page.locator("#table-measures tbody tr").first
+    assert wide.evaluate("one => getComputedStyle(one).display") == "block"
+    name = "getComputedStyle(one, '::before').content"
+    assert "average accuracy" in wide.locator("td").nth(2).evaluate(f"one => {name}")
+    assert not page.locator("nav").is_visible()
+    page.close()
 
 
 def test_the_theme_can_be_changed(page):

@@ -16,7 +16,8 @@ from perdure.audit import Audit, Interval, ViewedSample, audit_records, audit_ru
 from perdure.record import Record
 from perdure.report import tables as all_tables
 from perdure.report import write_page
-from perdure.report.answers import QUESTIONS, answers
+from perdure.report.answers import answers
+from perdure.report.cards import QUESTIONS
 from perdure.report.tables import Table
 from perdure.report.viewer import LEVELS, viewer_data
 from tests.pages import HOSTILE, made_up_audit, made_up_runs, made_up_samples
@@ -92,7 +93,7 @@ def test_answers_carry_numbers_intervals_and_what_is_missing(audit):
     assert f"its reasons are {100 * calibrated:.0f} % of the way from chance" in reasons.sentences[0]
     assert "near 0.35" in reasons.sentences[-1]  # of one of the two runs the budget was not enough
     assert [bool(one.missing) for one in trust] == [True, True]
-    assert [one.command for one in trust] == ["", "perdure trust RECORD --retrain"]
+    assert [one.command for one in trust] == ["perdure trust RECORD", "perdure trust RECORD --retrain"]
     assert "nothing can be forgotten" in " ".join(answers(audit, joint)[0].sentences)
     plain = replace(audit, latent=(), stability=())
     assert answers(plain, naive)[2].command == "perdure audit RUNS --clamp"
@@ -235,7 +236,7 @@ def test_a_page_of_fifty_learners_and_two_hundred_samples_stays_under_15_mb(tmp_
 
 
 def test_intervals_read_as_words():
-    from perdure.report.answers import margin
+    from perdure.report.cards import margin
 
     assert margin(Interval(0.5, -0.01, 0.6, 3, "t")) == "95 % interval −0.010 to 0.600, 3 runs"
     assert margin(Interval(0.5, math.nan, math.nan, 1, "none")) == "1 run, no interval"

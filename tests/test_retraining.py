@@ -16,6 +16,7 @@ from perdure.audit.explanation_pairs import Pairs
 from perdure.audit.folds import Folds, joined, train_folds
 from perdure.audit.retraining_explanations import compared
 from perdure.audit.weight_noise import Noise, cascade, layers, with_noise
+from perdure.cli.options import own_function
 from perdure.errors import InputError
 from perdure.figures import class_separation, noise_lines
 from perdure.learners import Training
@@ -222,8 +223,19 @@ def test_what_is_done_is_used_again_and_resumed(tmp_path, monkeypatch):
     )
 
 
-def test_folds_trained_in_processes_are_those_trained_here(tmp_path):
-    plan = Folds(joined(blobs(48)), "mlp400", 4, QUICK, count=2)
+OWN = """import numpy as np
+from torch import nn
+def net(shape, outputs):
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), outputs), nn.Identity())
+"""
+
+
+@pytest.mark.parametrize("network", ["mlp400", "own.py:net"])
+def test_folds_trained_in_processes_are_those_trained_here(tmp_path, network):
+    """A function of a user's file travels too: the other process runs the file again."""
+    (tmp_path / "own.py").write_text(OWN)
+    maker = own_function(str(tmp_path / network)) if ":" in network else network
+    plan = Folds(joined(blobs(48)), maker, 4, QUICK, count=2)
     assert train_folds(plan, tmp_path / "two", workers=2) == 2
     assert train_folds(plan, tmp_path / "one", workers=1) == 1
     for fold in range(2):
@@ -272,6 +284,22 @@ def test_checkpoints_are_compared_pair_by_pair_beside_shapc(tmp_path):
     assert json.loads(json.dumps(found.to_json()))["methods"]["grad"]["distances"]["l2"]["checkpoints"][0]["shapc"] == 1
 
 
+def test_a_summary_holds_the_scores_and_corrects_p_for_the_number_of_explainers(result):
+    summary = result.summary()
+    assert summary.methods == result.methods
+    assert [str(level) for level in summary.levels] == [str(stage.noise) for stage in result.stages]
+    for place in (0, 2):
+        for method in ("grad", "random"):
+            scores, kept = result.scores(method, "cosine", place), summary.levels[place].scores[method]["cosine"]
+            assert (kept.mege, kept.reco_rate, kept.p_value) == (scores.mege, scores.reco_rate, scores.p_value)
+            assert (kept.same, kept.different) == (scores.plain.same, scores.plain.different)
+    first = {method: kinds["l2"] for method, kinds in summary.levels[0].scores.items()}
+    plain = [first[method].p_value for method in result.explainers]
+    assert [first[method].corrected_p for method in result.explainers] == pytest.approx(metrics.holm(plain))
+    assert np.isnan(first["random"].corrected_p)
+    assert summary.trends["grad"]["cosine"]["mege_distance"] == result.trend("grad", "mege_distance", "cosine")
+
+
 def test_figures_show_every_method_and_level(result):
     lines = noise_lines(result, "l2-unit")
     assert len(lines.axes) == 4
@@ -287,13 +315,9 @@ def test_figures_show_every_method_and_level(result):
 def test_the_command(perdure, tmp_path):
     assert "--retrain" in perdure("trust", code=2).stderr
     assert "--folds 0" in perdure("trust", "--retrain", "--folds", "0", code=2).stderr
-    (tmp_path / "own.py").write_text(
-        "import numpy as np\nfrom torch import nn\n"
-        "def net(shape, outputs):\n"
-        "    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), outputs), nn.Identity())\n"
-    )
+    (tmp_path / "own.py").write_text(OWN)
     options = ("--folds", 2, "--epochs", 1, "--per-fold", 10, "--method", "grad", "--noise", "10", "--per-class", 30)
-    run = ("trust", "--retrain", "--benchmark", "split-digits", "--network", "own.py:net", *options)
+    run = ("trust", "--retrain", "--benchmark", "split-digits", "--network", "own.py:net", "--workers", 1, *options)
     table = perdure(*run).stdout
     for word in ("MeGe", "ReCo", "constant", "random", "(control)", "10 %", "accuracy"):
         assert word in table
@@ -315,6 +339,19 @@ def test_the_command_on_a_record(perdure):
     assert value["retraining"]["width"] == 4
     assert value["checkpoints"]["learner"] == "naive"
     assert value["checkpoints"]["methods"]["grad"]["shapc"] < 1
+    # What was found is in the record, and an audit of all runs finds it there and no run among the folds.
+    audit = json.loads(perdure("audit", "runs", "--json").stdout)
+    assert [entry["runs"] for entry in audit["learners"]] == [[record]]
+    (found,) = audit["trust"]
+    whole = value["retraining"]["stages"][0]["methods"]
+    for kind in ("l2", "cosine"):
+        kept = found["retraining"]["levels"][0]["scores"]["grad"][kind]
+        assert kept["mege"] == whole["grad"][kind]["scores"]["mege"]
+        assert kept["reco_rate"] == whole["grad"][kind]["scores"]["reco_rate"]
+        assert kept["same"] == whole["grad"][kind]["scores"]["same"]
+        beside = value["checkpoints"]["methods"]["grad"]
+        assert found["checkpoints"]["scores"]["grad"][kind]["mege"] == beside["distances"][kind]["scores"]["mege"]
+        assert found["checkpoints"]["pairs"]["grad"][kind][0]["shapc"] == beside["shapc"]
     alone = perdure("trust", record, "--retrain", "--method", "grad", "--folds", 0, "--per-fold", 8).stdout
     assert "SHAPC" in alone
     assert "after step 1 and 2" in alone

@@ -13,6 +13,8 @@ from perdure.audit.provenance import RunProvenance, provenance_of
 from perdure.audit.results import FILE, MEASURES, Audit, LearnerAudit, Measure
 from perdure.audit.stability_compare import LearnerDifference, compare
 from perdure.audit.stability_results import ShapcResult
+from perdure.audit.trust_summaries import CheckpointSummary, ExplainerScores, RetrainingSummary
+from perdure.audit.trusted import TrustFindings, read_findings
 from perdure.audit.viewed import ViewedSample, viewed_samples
 from perdure.errors import InputError
 from perdure.metrics import CRITERIA, WEIGHTS, Interval
@@ -24,14 +26,18 @@ __all__ = [
     "MEASURES",
     "WEIGHTS",
     "Audit",
+    "CheckpointSummary",
+    "ExplainerScores",
     "FittedCurves",
     "Interval",
     "LatentProperties",
     "LearnerAudit",
     "LearnerDifference",
     "Measure",
+    "RetrainingSummary",
     "RunProvenance",
     "ShapcResult",
+    "TrustFindings",
     "ViewedSample",
     "across_checkpoints",
     "audit_records",
@@ -39,10 +45,13 @@ __all__ = [
     "compare",
     "fit_runs",
     "latent_properties",
+    "measure_bias",
     "measure_run",
+    "record_bias",
     "retrain",
     "shapc",
     "viewed_samples",
+    "with_trust",
 ]
 
 
@@ -61,21 +70,23 @@ def audit_records(
 
     A run without a finished task, or unfinished beside finished runs of its learner, is left out and named in
     ``left_out``. ``clamp`` also tells the algorithms' doing from the tasks' (seconds; minutes with many tasks).
-    ``stability`` also asks whether the learners keep deciding for the same reasons: True, or options of
-    `shapc`. It is asked as well when ``network`` (a function that makes it) and ``data`` (inputs and labels of each task) of
-    your own are given. ``begin`` is called with each run and returns its progress. Other options are those of `audit_runs`.
+    What perdure trust has left in the records is part of it. ``stability`` also asks whether the learners keep deciding
+    for the same reasons: True, or options of `shapc`. It is asked as well when ``network`` (a function that makes it) and
+    ``data`` (inputs and labels of each task) of your own are given. ``begin`` is called with each run and returns its
+    progress. Other options are those of `audit_runs`.
     """
     several = [paths] if isinstance(paths, str | Path) else list(paths)
     records = [Record.open(path) for path in find_records(several)]
     runs, left_out = _usable([record.measurements for record in records])
     if not runs:
         raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
-    audit = replace(
+    whole = replace(
         audit_runs(runs, **options),
         left_out=left_out,
         provenance=tuple(provenance_of(record) for record in records if str(record.path) not in left_out),
         latent=fit_runs(runs) if clamp else (),
     )
+    audit = with_trust(whole)
     if not stability and network is None and data is None:
         return audit
     from perdure.audit.stability_records import audit_stability, with_stability  # noqa: PLC0415  (it needs torch)
@@ -85,11 +96,39 @@ def audit_records(
     return with_stability(audit, audit_stability([run.run for run in runs], asked, retrain_reference, begin))
 
 
+def with_trust(audit: Audit) -> Audit:
+    """Return an audit with what perdure trust has left in its records; of a record that is not here, what it knew is kept."""
+    seeds = {run.run: run.seed for run in audit.provenance}
+    known = {findings.run: findings for findings in audit.trust}
+    found = []
+    for entry in audit.learners:
+        for run in entry.runs:
+            if Path(run).is_dir():
+                found.append(read_findings(run, entry.learner, entry.benchmark, seeds.get(run)))
+            elif run in known:
+                found.append(known[run])
+    return replace(audit, trust=tuple(findings for findings in found if not findings.empty))
+
+
 def shapc(record: str | Path, **options: Any) -> ShapcResult:
     """Ask whether a run keeps deciding for the same reasons; see `perdure.audit.stability.shapc` for the options."""
     from perdure.audit.stability import shapc as audit_one  # noqa: PLC0415  (it needs torch)
 
     return audit_one(record, **options)
+
+
+def measure_bias(network: Any, x: Any, target: Any, **options: Any) -> Any:
+    """Ask which explainer can be believed on a network; see `perdure.audit.bias.measure_bias` for the options."""
+    from perdure.audit.bias import measure_bias as measure  # noqa: PLC0415  (it needs torch)
+
+    return measure(network, x, target, **options)
+
+
+def record_bias(record: str | Path, **options: Any) -> Any:
+    """Ask the same of a record's network; see `perdure.audit.bias_records.record_bias` for the options."""
+    from perdure.audit.bias_records import record_bias as measure  # noqa: PLC0415  (it needs torch)
+
+    return measure(record, **options)
 
 
 def retrain(data: Any, **options: Any) -> Any:

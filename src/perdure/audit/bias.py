@@ -15,7 +15,10 @@ from perdure.audit.bias_results import BiasResult, ExplainerBias, explainer_bias
 from perdure.audit.explaining import CONTROLS, checked_methods
 from perdure.errors import InputError
 from perdure.explain import ShapleyTable
+from perdure.explain.arrays import rows_per_batch
+from perdure.explain.keeping import kept_as_it_was
 from perdure.explain.players import Players, players_of
+from perdure.explain.targets import outputs_of, resolve_targets
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
 
@@ -66,15 +69,16 @@ def measure_bias(
     """
     asked = checked_methods(methods)
     tell = progress or (lambda *_: None)
-    inputs = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+    inputs = (x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))).detach()
+    units = _units(network, inputs, target, batch_size)
     chosen = _players(players, inputs[0])
     sampler = estimator or ("exact" if chosen.count <= EXACT_PLAYERS else "antithetic")
     shared: dict[str, Any] = {"background": background, "seed": seed, "batch_size": batch_size}
     sampling = {**shared, "samples": permutations, "estimator": sampler}
     reference = tables(
         network,
-        x,
-        target,
+        inputs,
+        units,
         **sampling,
         baseline=baseline,
         players=chosen,
@@ -86,10 +90,10 @@ def measure_bias(
         tell("explainers", place, len(asked) + len(CONTROLS))
         try:
             if name == "gradcam":
-                explainers.append(_at_layer(network, x, target, layer, sampling, seed, tables))
+                explainers.append(_at_layer(network, inputs, units, layer, sampling, tables))
             else:
                 maps[name] = player_maps(
-                    network, inputs, target, name, chosen, budget=budget, layer=layer, baseline=baseline, **shared
+                    network, inputs, units, name, chosen, budget=budget, layer=layer, baseline=baseline, **shared
                 )
         except InputError as error:
             refused[name] = str(error)
@@ -179,16 +183,23 @@ def _judged(maps: dict[str, FloatArray], reference: ShapleyTable, seed: int) -> 
 
 def _at_layer(
     network: nn.Module,
-    x: Any,
-    target: Any,
+    x: Tensor,
+    units: NDArray[np.int64],
     layer: str | None,
     sampling: dict[str, Any],
-    seed: int,
     tables: Callable[..., ShapleyTable],
 ) -> ExplainerBias:
     """Judge Grad-CAM by the Shapley values of its layer's positions."""
-    own = tables(network, x, target, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
-    bias = attribution_biases(
-        explain.layer_maps(network, x, target, own.layer), own.values, stderr=own.stderr, parts=own.parts
-    )
-    return explainer_bias("gradcam", bias, seed, own.layer, own.values.shape[1])
+    own = tables(network, x, units, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
+    maps = explain.layer_maps(network, x, units, own.layer)
+    bias = attribution_biases(maps, own.values, stderr=own.stderr, parts=own.parts)
+    return explainer_bias("gradcam", bias, sampling["seed"], own.layer, own.values.shape[1])
+
+
+def _units(network: nn.Module, x: Tensor, target: Any, batch_size: int | None) -> NDArray[np.int64]:
+    """Return the output unit that is explained of each sample."""
+    with kept_as_it_was(network), torch.no_grad():
+        network.eval()
+        device = next(network.parameters(), x).device
+        scores = outputs_of(network, x.to(device), rows_per_batch(batch_size, x.shape[1:]))
+    return resolve_targets(target, scores).cpu().numpy().astype(np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from perdure.audit.explaining import CONTROLS
+from perdure.audit.controls import CONTROLS
 from perdure.audit.json_values import float_of, interval_from_json, interval_to_json, number_of
 from perdure.errors import InputError
 from perdure.metrics import Bias, Interval, holm, interval
@@ -219,7 +219,7 @@ def _paired(entry: ExplainerBias, least: ExplainerBias) -> Rival:
 
 def _reading(least: ExplainerBias, rivals: Sequence[Rival], safe: bool, ranked: int) -> str:
     name, number = least.method, f"{least.overall.mean:.4f}"
-    if ranked == 1:
+    if ranked == 1 and (safe or not rivals):
         return f"{name} has a bias of {number}; it is the only explainer that was compared."
     if safe:
         worst = max(rival.p for rival in rivals)

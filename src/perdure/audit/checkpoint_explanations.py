@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -18,12 +18,14 @@ import numpy as np
 import torch
 
 from perdure.audit.consistency import predictions
-from perdure.audit.explaining import CONTROLS, Explaining, Maps, checked_methods, distances_of
-from perdure.audit.explanation_pairs import FloatArray, IntArray, Pairs, plain_to_json, scores_to_json
+from perdure.audit.controls import CONTROLS
+from perdure.audit.explaining import Explaining, Maps, checked_methods, distances_of
+from perdure.audit.explanation_pairs import FloatArray, IntArray, Pairs, plain_to_json, scores_to_json, summarised
 from perdure.audit.json_values import number_of
 from perdure.audit.retraining_explanations import Progress
 from perdure.audit.samples import Rows, balanced_order
 from perdure.audit.subject import NetworkMaker, Subject, subject_of
+from perdure.audit.trust_summaries import CheckpointSummary, StepPair
 from perdure.errors import InputError
 from perdure.metrics import PairScores, RetrainingScores, shapc
 from perdure.record.files import alone, remove_litter
@@ -82,6 +84,26 @@ class CheckpointResult:
     def _where(self, method: str, first: int, second: int) -> Any:
         pairs = self.pairs[method]
         return (pairs.first == first) & (pairs.second == second)
+
+    def summary(self) -> CheckpointSummary:
+        """Return the scores without the pairs behind them, to be kept and shown."""
+        return CheckpointSummary(
+            per_task=self.per_task,
+            explaining=self.explaining,
+            scores=summarised(self.pairs, self.scores),
+            shapc={method: self.mean_shapc(method) for method in self.methods},
+            pairs={
+                method: {kind: tuple(self._steps(method, kind)) for kind in self.distances} for method in self.methods
+            },
+            refused=self.refused,
+        )
+
+    def _steps(self, method: str, kind: str) -> Iterator[StepPair]:
+        for first, second in self.steps():
+            one = self.between(method, kind, first, second)
+            shapc_of_pair = self.shapc_between(method, first, second)
+            mege, rate = float(one.mege), float(one.reco_rate)
+            yield StepPair(first, second, mege, rate, shapc_of_pair, one.same, one.different)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values; steps and tasks are counted from 1."""

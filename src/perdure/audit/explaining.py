@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure import explain
+from perdure.audit.controls import CONTROLS
 from perdure.audit.samples import Rows
 from perdure.errors import InputError, nearest
 from perdure.explain.distances import DISTANCES, has_ssim, map_distances
 
-CONTROLS = ("constant", "random")
-"""A map of ones, and Gaussian noise drawn anew for each model and sample: what a score is worth is what it makes of these."""
+__all__ = ["CONTROLS", "Explaining", "Maps", "checked_methods", "distances_of"]
 Maps = NDArray[np.float32]
 
 

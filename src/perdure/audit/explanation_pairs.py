@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from perdure.audit.controls import CONTROLS
 from perdure.audit.json_values import interval_to_json, matrix_to_json, number_of
+from perdure.audit.trust_summaries import ExplainerScores, Scores
 from perdure.explain.distances import DISTANCES
-from perdure.metrics import PairScores, RetrainingScores, pair_scores, reason, retraining_scores
+from perdure.metrics import PairScores, RetrainingScores, holm, pair_scores, reason, retraining_scores
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -143,6 +145,21 @@ class Pairs:
         kept = [kind for kind in DISTANCES if f"distance.{kind}" in tensors]
         kinds = {kind: tensors[f"distance.{kind}"].numpy() for kind in kept}
         return cls(**{name: tensors[name].numpy() for name in _COLUMNS}, distances=kinds)
+
+
+def summarised(pairs: Mapping[str, Pairs], scores: Callable[..., RetrainingScores], *place: int) -> Scores:
+    """Return the scores of every method and distance; p-values of the explainers are corrected for their number (Holm)."""
+    kinds = list(next(iter(pairs.values())).distances)
+    found = {method: {kind: scores(method, kind, *place) for kind in kinds} for method in pairs}
+    made: Scores = {method: {} for method in pairs}
+    for kind in kinds:
+        known = [name for name in pairs if name not in CONTROLS and found[name][kind].permutations]
+        p_values = [found[name][kind].p_value for name in known]
+        corrected = dict(zip(known, holm(p_values).tolist(), strict=True)) if known else {}
+        for name, table in pairs.items():
+            p = corrected.get(name, float("nan"))
+            made[name][kind] = ExplainerScores.of(found[name][kind], table.degenerate(kind), p)
+    return made
 
 
 def plain_to_json(scores: PairScores) -> dict[str, Any]:

@@ -160,8 +160,8 @@ def train_folds(folds: Folds, folder: Path, workers: int | None = None, told: To
     """Train what is missing and return how many processes were used.
 
     ``workers`` processes (by default one for each core, at most one for each fold) share the cores: each gets cores // workers
-    threads. A network function that another process cannot import is trained here, fold after fold. A fold that was
-    stopped goes on where it was.
+    threads. A network function that another process cannot be handed (a lambda) is trained here, fold after fold. A fold
+    that was stopped goes on where it was.
     """
     missing = [fold for fold in range(folds.count) if not _finished(fold_folder(folder, fold))]
     cores = os.cpu_count() or 1

@@ -23,11 +23,12 @@ from perdure.audit.latent import LatentProperties
 from perdure.audit.provenance import RunProvenance
 from perdure.audit.stability_compare import LearnerDifference
 from perdure.audit.stability_results import ShapcResult
+from perdure.audit.trusted import TrustFindings
 from perdure.errors import InputError
 from perdure.metrics import Interval
 from perdure.record.files import read_versioned, write_json
 
-SCHEMA = 2
+SCHEMA = 3
 FILE = "audit.json"
 
 
@@ -132,6 +133,8 @@ class Audit:
     """SHAPC of each run, if it was asked for."""
     differences: tuple[LearnerDifference, ...] = ()
     """Which learner decides more stably, pair by pair."""
+    trust: tuple[TrustFindings, ...] = ()
+    """What perdure trust found about the explanations of each run; runs of which nothing is known are not named."""
 
     def __str__(self) -> str:
         lines = []
@@ -174,11 +177,12 @@ class Audit:
             "latent": [part.to_json() for part in self.latent],
             "stability": [result.to_json() for result in self.stability],
             "differences": [difference.to_json() for difference in self.differences],
+            "trust": [findings.to_json() for findings in self.trust],
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Audit:
-        """Return the audit that `to_json` wrote; what schema 1 did not have yet is empty."""
+        """Return the audit that `to_json` wrote; what older schemas did not have yet is empty."""
         return cls(
             learners=tuple(_learner_from_json(entry) for entry in value["learners"]),
             first_places=value["first_places"],
@@ -194,6 +198,7 @@ class Audit:
             latent=tuple(LatentProperties.from_json(part) for part in value.get("latent", [])),
             stability=tuple(ShapcResult.from_json(result) for result in value.get("stability", ())),
             differences=tuple(LearnerDifference.from_json(entry) for entry in value.get("differences", ())),
+            trust=tuple(TrustFindings.from_json(findings) for findings in value.get("trust", ())),
         )
 
     def save(self, path: str | Path) -> None:

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from perdure.audit.consistency import predictions
-from perdure.audit.explaining import CONTROLS, Explaining, Maps, checked_methods, distances_of
+from perdure.audit.controls import CONTROLS
+from perdure.audit.explaining import Explaining, Maps, checked_methods, distances_of
 from perdure.audit.explanation_pairs import IntArray, Pairs
 from perdure.audit.folds import Folds, NetworkMaker, joined, train_folds
 from perdure.audit.retraining_results import RetrainingResult, StageResult
@@ -20,7 +21,8 @@ from perdure.audit.samples import Rows
 from perdure.audit.weight_noise import Noise, cascade, with_noise
 from perdure.errors import InputError
 from perdure.learners import Training, protocol_for
-from perdure.record.files import alone, remove_litter
+from perdure.record.files import alone, remove_litter, write_atomically
+from perdure.record.schema import ASIDE
 from perdure.record.tensors import load_tensors, save_tensors
 
 NOISE = (0.05, 0.1, 0.3)
@@ -70,7 +72,7 @@ def retrain(
     if per_fold < 1:
         raise InputError(f"per_fold: expected at least 1, got {per_fold}")
     folder = Path(out) / f"{plan.run(0).network_name}-{plan.key}"
-    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / ASIDE, b"networks of perdure trust --retrain\n")
     tell: Progress = progress or _silent
     with alone(folder):
         remove_litter(folder)
@@ -113,6 +115,23 @@ class _Outcomes:
 
     predicted: tuple[IntArray, ...]
     accuracy: tuple[float, ...]
+
+
+def _kept_file(folder: Path, per_fold: int, seed: int, noise: Noise, name: str) -> Path:
+    stage = f"noise-{noise.share:g}" + ("" if noise.top is None else f"-top-{noise.top}")
+    return folder / f"explained-{per_fold}-seed-{seed}" / stage / f"{name}.safetensors"
+
+
+def _maps_in(file: Path, models: int) -> list[Maps]:
+    kept = load_tensors(file)
+    return [kept[f"model-{model + 1}"].numpy() for model in range(models)]
+
+
+def kept_maps(result: RetrainingResult, method: str, fold: int) -> list[Maps]:
+    """Return the maps of a fold's samples without noise, one array for each network, as `retrain` left them."""
+    explaining = Explaining(**result.explaining)
+    name = f"{explaining.key(method)}/maps-{fold + 1}"
+    return _maps_in(_kept_file(Path(result.folder), result.per_fold, explaining.seed, Noise(), name), result.folds)
 
 
 class _Flight:
@@ -159,9 +178,7 @@ class _Flight:
         return kept, refused
 
     def _file(self, name: str) -> Path:
-        noise = self.noise
-        stage = f"noise-{noise.share:g}" + ("" if noise.top is None else f"-top-{noise.top}")
-        return self.folder / f"explained-{self.per_fold}-seed-{self.explaining.seed}" / stage / f"{name}.safetensors"
+        return _kept_file(self.folder, self.per_fold, self.explaining.seed, self.noise, name)
 
     def _network(self, model: int) -> nn.Module:
         if model not in self.networks:
@@ -202,8 +219,7 @@ class _Flight:
         keeps = self.noise.share == 0
         file = self._file(f"{self.explaining.key(method)}/maps-{fold + 1}")
         if keeps and file.exists():
-            kept = load_tensors(file)
-            return [kept[f"model-{model + 1}"].numpy() for model in range(self.plan.count)]
+            return _maps_in(file, self.plan.count)
         rows = self.rows[fold]
         x, background = self.plan.inputs(rows), self.plan.background(fold, self.explaining.background)
         target = self.plan.labels[rows] if self.explaining.target == "label" else predicted[:, fold]

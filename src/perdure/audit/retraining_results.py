@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from perdure.audit.explaining import CONTROLS
-from perdure.audit.explanation_pairs import Pairs, plain_to_json, scores_to_json
+from perdure.audit.controls import CONTROLS
+from perdure.audit.explanation_pairs import Pairs, plain_to_json, scores_to_json, summarised
 from perdure.audit.json_values import number_of
+from perdure.audit.trust_summaries import NoiseLevel, RetrainingSummary
 from perdure.audit.weight_noise import Noise
 from perdure.metrics import PairScores, RetrainingScores, Trend, reason, trend_test
 
@@ -92,6 +93,29 @@ class RetrainingResult:
         rows = [self.per_fold_scores(method, distance, place) for place in places]
         table = np.array([[float(getattr(row[fold], score)) for row in rows] for fold in range(self.folds)])
         return trend_test(table, rises=score in RISING)
+
+    def summary(self) -> RetrainingSummary:
+        """Return the scores of every method, level and distance without the pairs behind them, to be kept and shown."""
+        return RetrainingSummary(
+            data=self.data,
+            network=self.network,
+            folds=self.folds,
+            per_fold=self.per_fold,
+            examples=self.examples,
+            training=self.training,
+            explaining=self.explaining,
+            levels=tuple(
+                NoiseLevel(
+                    stage.noise.share, stage.noise.top, stage.accuracy, summarised(stage.pairs, self.scores, place)
+                )
+                for place, stage in enumerate(self.stages)
+            ),
+            trends={
+                method: {kind: {score: self.trend(method, score, kind) for score in SCORES} for kind in self.distances}
+                for method in self.methods
+            },
+            refused=self.refused,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values; folds, models and classes are counted from 1."""

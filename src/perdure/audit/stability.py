@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from perdure import explain
+from perdure.audit.bias_records import chosen_explainer
 from perdure.audit.consistency import Halves, halves, pair_values, predictions
 from perdure.audit.retraining import trained_again
 from perdure.audit.samples import balanced_order
@@ -24,7 +25,7 @@ from perdure.audit.stability_results import (
     running,
     scores,
 )
-from perdure.audit.stability_settings import Settings
+from perdure.audit.stability_settings import LEAST_BIASED, Settings
 from perdure.audit.stability_store import UNIT, Store, TaskValues, as_json, value_names
 from perdure.audit.subject import NetworkMaker, Subject, subject_of, take_head
 from perdure.errors import InputError, nearest
@@ -65,7 +66,7 @@ def shapc(
     order of their names) with ``network``, a function that makes the network, and ``data``, (inputs, output units) for each
     task. ``background_data`` are inputs to compare with; by default the task's training samples, or for data of your
     own its test samples. Settings are those of `Settings`: method, samples, top, target, score, background, variant, layer,
-    seed, batch_size.
+    seed, batch_size. ``method="least-biased"`` takes the explainer that `record_bias` (perdure trust) found so, and says why.
 
     Samples are taken in a seeded order balanced over classes: ``per_task`` of them (40), or as many as it takes until the 95 %
     interval of SHAPC-Mean is ``precision`` wide to each side. What is done is kept (``out``, by default ``shapc/`` in the
@@ -77,6 +78,10 @@ def shapc(
         raise InputError(f"precision: expected a number between 0 and 1, got {precision!r}")
     if per_task is not None and per_task < 2:
         raise InputError(f"per_task: expected at least 2 samples, got {per_task}")
+    evidence = None
+    if settings.get("method") == LEAST_BIASED:
+        evidence = chosen_explainer(record)
+        settings = {**settings, "method": evidence.least}
     chosen = _checked_settings(settings)
     subject = subject_of(record, network, data, background_data, data_dir, device)
     folder = Path(out) if out is not None else subject.path / FOLDER
@@ -93,7 +98,10 @@ def shapc(
         if retrain_reference:
             other = _other_seed(subject, retrain_reference, folder, network, data, background_data, data_dir, device)
             retraining = _retraining(subject, other, folder, chosen, limit or PER_TASK)
-    return _result(subject, chosen, store, tasks, stopped, retraining)
+    result = _result(subject, chosen, store, tasks, stopped, retraining)
+    if evidence is not None:
+        result.settings["chosen"] = evidence.reading
+    return result
 
 
 def _checked_settings(given: Mapping[str, Any]) -> Settings:

@@ -18,6 +18,8 @@ Head = Literal["own", "first"]
 QUANTITIES = ("shapc", "independent", "ceiling", "floor", "doubled")
 DRAWING = ("expected_gradients", "shapley", "lime")
 """Methods whose maps are drawn; the others give the same map for both halves."""
+LEAST_BIASED = "least-biased"
+"""In place of a method: the explainer that `perdure trust` found least biased on the record's network."""
 SHARES = (0.1, 0.3, 0.5)
 
 

@@ -34,7 +34,10 @@ def audit(
     shapc: Annotated[
         bool, typer.Option("--shapc", help="Explain the checkpoints and compare the reasons.", rich_help_panel=_PANEL)
     ] = False,
-    method: Annotated[str, typer.Option(help="The explainer.", rich_help_panel=_PANEL)] = "expected_gradients",
+    method: Annotated[
+        str,
+        typer.Option(help="The explainer, or least-biased: the one perdure trust found so.", rich_help_panel=_PANEL),
+    ] = "expected_gradients",
     samples: Annotated[
         int, typer.Option(help="Budget of a sample and a network, both halves together.", min=1, rich_help_panel=_PANEL)
     ] = 200,
@@ -172,15 +175,15 @@ def report(
     """Write the page of an audit: one HTML file, readable offline.
 
     Shows audit.json in the given folder if it is newer than the records, otherwise audits them first. What takes longer
-    (perdure audit --clamp) is shown when audit.json has it.
+    (perdure audit --clamp) is shown when audit.json has it, and what perdure trust has left in the records always.
     """
-    from perdure.audit import FILE, Audit, audit_records  # noqa: PLC0415
+    from perdure.audit import FILE, Audit, audit_records, with_trust  # noqa: PLC0415
 
     if len(paths) == 1 and not paths[0].exists():
         raise InputError(f"{paths[0]}: there is no such directory")
     saved = paths[0] / FILE
     fresh = len(paths) == 1 and saved.exists() and not _newer_records(paths[0], saved)
-    result = Audit.load(saved) if fresh else audit_records(paths)
+    result = with_trust(Audit.load(saved)) if fresh else audit_records(paths)
     typer.echo(result.report(inside(out, PAGE) or paths[0] / PAGE))
     for written in (result.tables(tables) if tables else []) + (result.figures(figures) if figures else []):
         typer.echo(written)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
+from functools import update_wrapper
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from perdure.errors import InputError
 
@@ -63,7 +64,22 @@ def inside(out: Path | None, name: str) -> Path | None:
     return out / name if out is not None and out.is_dir() else out
 
 
-def own_function(text: str) -> Callable[..., Any]:
+class OwnFunction:
+    """A function of a user's file; another process that is handed it runs the file again."""
+
+    def __init__(self, path: Path, name: str, function: Callable[..., Any]) -> None:
+        self.place, self.name, self.function = path.resolve(), name, function
+        update_wrapper(self, function, updated=())
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the function."""
+        return self.function(*arguments, **named)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        return own_function, (f"{self.place}:{self.name}",)
+
+
+def own_function(text: str) -> OwnFunction:
     """Return the function that ``file.py:name`` points at; the file is run, so it must be your own."""
     place, _, name = text.rpartition(":")
     path = Path(place)
@@ -77,7 +93,7 @@ def own_function(text: str) -> Callable[..., Any]:
     function = getattr(module, name, None)
     if not callable(function):
         raise InputError(f"{text}: {place} has no function {name!r}")
-    return cast(Callable[..., Any], function)
+    return OwnFunction(path, name, function)
 
 
 def check_device(device: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -11,7 +11,11 @@ from rich.console import Console
 
 def reproduce(
     target: Annotated[
-        Literal["classic-learners", "memory-learners", "shapc", "retraining"], typer.Argument(help="What to reproduce.")
+        str,
+        typer.Argument(
+            help="What to reproduce: classic-learners, memory-learners, shapc, retraining; an experiment of the bias paper "
+            "(bias-table, ...), or bias-all."
+        ),
     ],
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are.")] = None,
     out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("runs/reproduce"),
@@ -23,7 +27,7 @@ def reproduce(
         typer.Option(
             help="One study only: split-mnist, cifar10-small or cifar10-small-task of the classic learners, "
             "memory-small-conv or memory-resnet18 of memory-learners and shapc, "
-            "lenet, lenet-slow, lenet-sweep or resnet18 of retraining."
+            "lenet, lenet-slow, lenet-sweep or resnet18 of retraining (the page keeps its other parts)."
         ),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
@@ -31,8 +35,8 @@ def reproduce(
     """Train learners and write their table beside the published one.
 
     classic-learners tunes and trains the twelve classic learners; memory-learners trains the nine methods of the SHAPC
-    paper's Table 1, and shapc audits whether they keep their reasons; retraining asks whether explanations survive it. It
-    can be stopped and repeated: finished runs, trials and samples are kept.
+    paper's Table 1, and shapc audits whether they keep their reasons; retraining asks whether explanations survive it;
+    bias-... asks whether they can be believed. It can be stopped and repeated: finished runs, trials and samples are kept.
     """
     import torch  # noqa: PLC0415
 
@@ -43,6 +47,11 @@ def reproduce(
     if target == "retraining":
         _retraining(data_dir, out, page or Path("docs/results/retraining.md"), only, threads)
         return
+    if target.startswith("bias"):
+        _bias(target, data_dir, out / "bias", page or Path("docs/results/trust.md"), threads)
+        return
+    if target not in TARGETS:
+        raise InputError(f"{target}: {nearest(target, [*TARGETS, 'retraining', 'bias-all'])}")
     chosen = TARGETS[target]
     if only is not None and only not in chosen.studies:
         raise InputError(f"--only {only}: {nearest(only, list(chosen.studies))}")
@@ -59,7 +68,7 @@ def reproduce(
 
 
 def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
-    """Measure every network of the study, or one, and write the page."""
+    """Measure every network of the study, or one beside the parts the page already holds, and write the page."""
     import torch  # noqa: PLC0415
 
     from perdure.cli.trust import Bar  # noqa: PLC0415
@@ -69,11 +78,30 @@ def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, 
     if only is not None and only not in retraining.SUBJECTS:
         raise InputError(f"--only {only}: {nearest(only, list(retraining.SUBJECTS))}")
     torch.set_num_threads(threads)
-    sections = []
+    parts = {} if only is None else retraining.parts_of(page)
     with Bar(Console(stderr=True)) as bar:
         for name, subject in retraining.SUBJECTS.items():
             if only in (None, name):
                 result = retraining.run_subject(subject, data_dir, out, bar.show)
-                sections.append(retraining.section(subject, result, page.parent))
-    retraining.write_results(sections, page)
+                parts[name] = retraining.section(subject, result, page.parent)
+                retraining.write_results(parts, page)
+    typer.echo(page)
+
+
+def _bias(target: str, data_dir: Path | None, out: Path, page: Path, threads: int) -> None:
+    """Run one experiment of the bias paper, or all, and put the page together from all that was ever run."""
+    import torch  # noqa: PLC0415
+
+    from perdure.cli.trust import Bar  # noqa: PLC0415
+    from perdure.errors import InputError, nearest  # noqa: PLC0415
+    from perdure.reproduce.bias import EXPERIMENTS, Place, run_experiment, write_page  # noqa: PLC0415
+
+    if target != "bias-all" and target not in EXPERIMENTS:
+        raise InputError(f"{target}: {nearest(target, [*EXPERIMENTS, 'bias-all'])}")
+    torch.set_num_threads(threads)
+    for name, experiment in EXPERIMENTS.items():
+        if target in ("bias-all", name):
+            with Bar(Console(stderr=True)) as bar:
+                run_experiment(experiment, Place(data_dir, out, page.parent, bar.show))
+    write_page(list(EXPERIMENTS.values()), out, page)
     typer.echo(page)

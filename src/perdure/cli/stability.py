@@ -87,6 +87,8 @@ def print_result(result: ShapcResult, console: Console) -> None:
     say("")
     say(f"{result.run}: SHAPC-Mean {result.mean}, Var {result.var}, calibrated {result.calibrated}")
     say(f"  {taken} samples ({result.stopped}), {result.settings['method']} of {result.settings['explained']}")
+    if "chosen" in result.settings:
+        say(f"  the explainer was chosen by attribution bias: {result.settings['chosen']}")
     for name, value in result.outcomes.items():
         say(f"  {name}: {value if value.n else 'no such sample'} ({value.n} pairs of sample and step)")
     shares = ", ".join(

@@ -9,23 +9,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from perdure.audit.stability_settings import LEAST_BIASED
 from perdure.cli.bars import make_bar
 from perdure.cli.options import own_function
+from perdure.cli.trust_bias import OwnNetwork, bias_of_own, tell_bias, trained_record
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from perdure.learners import Training
 
 Target = Literal["label", "predicted"]
+OUT_RETRAINING, OUT_BIAS = Path("runs/retraining"), Path("runs/trust")
 _DATA = "Data and network"
 _EXPLAIN = "Explanations"
 _NOISE = "Weight randomisation"
+_BIAS = "Attribution bias"
 
 
 def trust(
     record: Annotated[
         Path | None,
-        typer.Argument(help="A record: its data, network and training are used, and its checkpoints are compared too."),
+        typer.Argument(
+            help="A record: its network is asked about. With --retrain its data and training are used, and its checkpoints "
+            "are compared too."
+        ),
     ] = None,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Do explanations survive retraining? (MeGe, ReCo, weight randomisation)")
@@ -63,6 +70,34 @@ def trust(
         list[str] | None,
         typer.Option("--method", help="An explainer; may be given several times.", rich_help_panel=_EXPLAIN),
     ] = None,
+    samples: Annotated[
+        int, typer.Option(help="Test samples to ask about, balanced over classes.", min=1, rich_help_panel=_BIAS)
+    ] = 50,
+    permutations: Annotated[
+        int,
+        typer.Option(help="Permutations for a sample's Shapley values, the yardstick.", min=20, rich_help_panel=_BIAS),
+    ] = 100,
+    step: Annotated[
+        int | None,
+        typer.Option(help="The checkpoint after this step; by default the last.", min=1, rich_help_panel=_BIAS),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="Weights of your own --network: .safetensors, .pt or .pth.", rich_help_panel=_BIAS),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="file.py:function of your own: () -> (inputs, labels) or (inputs, labels, background).",
+            rich_help_panel=_BIAS,
+        ),
+    ] = None,
+    shapc: Annotated[
+        bool,
+        typer.Option(
+            "--shapc", help="Then ask, with the least biased explainer: are the reasons kept?", rich_help_panel=_BIAS
+        ),
+    ] = False,
     per_fold: Annotated[
         int, typer.Option(help="Samples of each fold (of each task: half) to explain.", min=2, rich_help_panel=_EXPLAIN)
     ] = 40,
@@ -94,30 +129,53 @@ def trust(
         Path | None, typer.Option(help="Save the scores against noise as .png, .svg or .pdf.", rich_help_panel=_NOISE)
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of folds, networks and draws.", min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="Where networks and maps are kept, to be used again.")] = Path(
-        "runs/retraining"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where networks and maps are kept, to be used again; by default runs/retraining, or runs/trust.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every score, distance and fold as JSON.")] = False,
 ) -> None:
-    """Can the explanations be believed? With --retrain: do they survive training again?
+    """Can the explanations be believed? Which explainer is least biased; with --retrain: do they survive training again?
 
-    Trains --folds networks, each without one fold of the data, explains held-out samples with all of them, and prints MeGe
-    and ReCo with their controls, without noise on the weights and with. With a RECORD the same is asked of its checkpoints.
-    Run it again: finished networks and maps are used as they are. Exit code 1 when an explainer had to be refused.
+    Without --retrain, compares explainers with the Shapley values of the same outputs and says which is least biased on this
+    network, and whether that is safe to say. The network is a RECORD's, or yours (--network file.py:function, --weights,
+    --data), or one that is trained first (--benchmark, --network NAME). perdure audit --shapc --method least-biased uses it.
+
+    With --retrain, trains --folds networks, each without one fold of the data, explains held-out samples with all of them,
+    and prints MeGe and ReCo with their controls, without noise on the weights and with. With a RECORD the same is asked of
+    its checkpoints.
+
+    Run it again: finished networks, values and maps are used as they are. Exit code 1 when an explainer had to be refused.
     """
     from perdure.audit.explaining import Explaining  # noqa: PLC0415
 
+    training = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": optimizer, "momentum": momentum}
+    given = {name: value for name, value in training.items() if value is not None}
     if not retrain:
-        raise InputError(
-            "perdure trust can measure one thing so far: --retrain, whether explanations survive retraining"
-        )
+        bias: dict[str, Any] = {"permutations": permutations, "budget": budget, "background": background}
+        bias |= {"target": target, "layer": layer, "players": players, "seed": seed, "device": device}
+        if method:
+            bias["methods"] = method
+        where = OUT_BIAS if out is None else out
+        if data is None:
+            if record is None:
+                record = trained_record(benchmark, network, width, per_class, data_dir, given, seed, where)
+            _bias_of_record(record, samples, step, data_dir, bias, shapc, figure, as_json)
+            return
+        if record is not None or network is None:
+            raise InputError("--data: give it with --network file.py:function, a trained network of your own")
+        with Bar(Console(stderr=True)) as bar:
+            found_bias = bias_of_own(OwnNetwork(network, weights, data), where, samples, bias, bar.show)
+        tell_bias(found_bias, None, figure, as_json, where / "bias.json")
+        return
     if folds == 0 and record is None:
         raise InputError("--folds 0 leaves nothing to do without a record; name one, or train at least 2 folds")
     shares = [share / 100 for share in _percents(noise, "--noise")]
     explaining = Explaining(budget, background, target, layer, players, seed)
     asked: dict[str, Any] = {"methods": method or ["expected_gradients"], "explaining": explaining, "device": device}
-    training = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": optimizer, "momentum": momentum}
-    given = {name: value for name, value in training.items() if value is not None}
     found: dict[str, Any] = {}
     with Bar(Console(stderr=True)) as bar:
         if record is not None:
@@ -140,10 +198,44 @@ def trust(
                 cascade_share=None if top_down is None else top_down / 100,
                 seed=seed,
                 workers=workers,
-                out=out,
+                out=out or OUT_RETRAINING,
                 progress=bar.show,
             )
+    if record is not None:
+        from perdure.audit.trusted import keep_findings  # noqa: PLC0415
+
+        keep_findings(record, **{name: result.summary() for name, result in found.items()})
     _tell(found, distance, figure, as_json)
+
+
+def _bias_of_record(
+    record: Path,
+    samples: int,
+    step: int | None,
+    data_dir: Path | None,
+    bias: dict[str, Any],
+    shapc: bool,
+    figure: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare explainers on a record's network, and use the least biased one if asked."""
+    from perdure.audit import record_bias  # noqa: PLC0415
+    from perdure.audit import shapc as audit_shapc  # noqa: PLC0415
+    from perdure.audit.bias_results import FILE  # noqa: PLC0415
+
+    with Bar(Console(stderr=True)) as bar:
+        place = None if step is None else step - 1
+        found = record_bias(record, step=place, samples=samples, data_dir=data_dir, progress=bar.show, **bias)
+        stability = None
+        if shapc:
+            stability = audit_shapc(
+                record,
+                method=LEAST_BIASED,
+                data_dir=data_dir,
+                device=bias["device"],
+                progress=lambda done, total, _: bar.show("SHAPC", done, total),
+            )
+    tell_bias(found, stability, figure, as_json, record / FILE)
 
 
 def _percents(text: str, option: str) -> list[float]:

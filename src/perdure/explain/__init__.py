@@ -6,6 +6,8 @@ from perdure.explain.checker import Finding, check_network
 from perdure.explain.exact import Dividends, ExactShapley, exact_shapley
 from perdure.explain.expected_gradients import ExpectedGradients
 from perdure.explain.game import NetworkGame, layer_output
+from perdure.explain.marginals import shapley_marginals
+from perdure.explain.masking import MaskingOrder, masked_in_order
 from perdure.explain.pilot import choose_estimator
 from perdure.explain.players import Players, features, grid, own_players, pixels, superpixels
 from perdure.explain.shapley import ESTIMATORS, Shapley, shapley
@@ -20,6 +22,7 @@ __all__ = [
     "ExactShapley",
     "ExpectedGradients",
     "Finding",
+    "MaskingOrder",
     "NetworkGame",
     "Players",
     "Shapley",
@@ -35,11 +38,13 @@ __all__ = [
     "grid",
     "layer_maps",
     "layer_output",
+    "masked_in_order",
     "method_names",
     "own_players",
     "pixels",
     "quick_game",
     "shapley",
+    "shapley_marginals",
     "shapley_table",
     "superpixels",
 ]

@@ -176,14 +176,14 @@ def walked(value: Value, ranks: NDArray[np.int64], empty: FloatArray, full: Floa
     together = max(1, CHUNK_ELEMENTS // (orders * players))  # steps of all orders at once: memory, not speed
     for first in range(1, players, together):
         steps = np.arange(first, min(first + together, players))
-        along[:, steps] = _at_steps(value, ranks, steps).reshape(orders, len(steps), *empty.shape)
+        along[:, steps] = at_steps(value, ranks, steps).reshape(orders, len(steps), *empty.shape)
     gains = np.diff(along, axis=1)
     index = ranks if gains.ndim == 2 else ranks[:, :, None]
     marginals: FloatArray = np.take_along_axis(gains, index, axis=1)
     return marginals
 
 
-def _at_steps(value: Any, ranks: NDArray[np.int64], steps: NDArray[np.int64]) -> FloatArray:
+def at_steps(value: Any, ranks: NDArray[np.int64], steps: NDArray[np.int64]) -> FloatArray:
     """Return the game's values after these steps of each order; a game that shares work along a walk does it itself."""
     if hasattr(value, "walks"):
         shared: FloatArray = value.walks(ranks, steps)

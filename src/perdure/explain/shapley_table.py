@@ -115,7 +115,7 @@ def layer_maps(model: nn.Module, x: Any, target: Any, layer: str | nn.Module | N
 def _table(request: Request, parts: int, *, exact: bool, at_layer: bool) -> ShapleyTable:
     found: list[FloatArray] = []
     evaluations = 0
-    for index, game in enumerate(_games(request, at_layer)):
+    for index, game in enumerate(games_of(request, at_layer)):
         if found and game.players != found[0].shape[1]:
             raise InputError(
                 f"players: sample {index} has {game.players}, those before it {found[0].shape[1]}; a table needs the same "
@@ -152,7 +152,8 @@ def _parts(request: Request, game: NetworkGame, index: int, parts: int) -> Itera
         yield shapley(game, game.players, request.samples // parts, request.estimator, seed)
 
 
-def _games(request: Request, at_layer: bool) -> Iterator[NetworkGame]:
+def games_of(request: Request, at_layer: bool) -> Iterator[NetworkGame]:
+    """Yield the game of each sample, on the input or on the positions of a layer."""
     if not at_layer:
         baselines = baseline_rows(request.baseline, request.x, request.background)
         for index, (sample, baseline) in enumerate(zip(request.x, baselines, strict=True)):

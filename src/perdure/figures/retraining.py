@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from perdure.audit.controls import CONTROLS
 from perdure.errors import InputError
-from perdure.figures.style import colour
+from perdure.figures.style import colour, shortened
 
 if TYPE_CHECKING:
+    from perdure.audit import CheckpointSummary, ExplainerScores, RetrainingSummary
     from perdure.audit.retraining_results import RetrainingResult
+    from perdure.metrics import RetrainingScores
 
 PANELS = (("mege", "MeGe ↑"), ("reco_rate", "ReCo, rates ↑"), ("reco_precision", "ReCo, precisions ↑"))
 
@@ -23,38 +27,87 @@ def noise_lines(result: RetrainingResult, distance: str = "l2-unit", top_down: b
     ``top_down``: against the number of layers, counted from the output, that have noise.
     """
     places = result.cascade() if top_down else result.levels()
-    if len(places) < 2:
-        raise InputError("there is only one level of noise; measure some more (noise=, cascade_share=)")
     noises = [result.stages[place].noise for place in places]
     marks = [str(noise.top or 0) if top_down else f"{100 * noise.share:g}" for noise in noises]
+    scores = {method: [result.scores(method, distance, place) for place in places] for method in result.methods}
+    accuracy = [result.stages[place].accuracy for place in places]
+    return _lines(scores, marks, accuracy, "layers with noise, from the output" if top_down else _NOISE)
+
+
+def summary_lines(summary: RetrainingSummary, distance: str) -> Figure:
+    """The same as `noise_lines`, from a summary."""
+    levels = [level for level in summary.levels if level.top is None]
+    scores = {method: [level.scores[method][distance] for level in levels] for method in summary.methods}
+    marks = [f"{100 * level.share:g}" for level in levels]
+    return _lines(scores, marks, [level.accuracy for level in levels], _NOISE)
+
+
+_NOISE = "noise, % of the weights' spread"
+
+
+def _lines(
+    scores: Mapping[str, Sequence[RetrainingScores] | Sequence[ExplainerScores]],
+    marks: Sequence[str],
+    accuracy: Sequence[Sequence[float]],
+    label: str,
+) -> Figure:
+    if len(marks) < 2:
+        raise InputError("there is only one level of noise; measure some more (noise=, cascade_share=)")
     figure = Figure(figsize=(11, 3), layout="constrained")
     panels = figure.subplots(1, len(PANELS) + 1)
-    x = np.arange(len(places))
-    for index, method in enumerate(result.methods):
-        control = method not in result.explainers
-        style = {"color": "#777777" if control else colour(index), "linestyle": "--" if control else "-"}
-        marker = {"constant": "s", "random": "x"}.get(method, "o")
-        found = [result.scores(method, distance, place) for place in places]
+    x = np.arange(len(marks))
+    for index, (method, found) in enumerate(scores.items()):
+        style = _style(index, method)
         for panel, (name, _) in zip(panels, PANELS, strict=False):
             values = [getattr(one, name) for one in found]
             means = np.array([value.mean for value in values])
-            panel.plot(x, means, marker=marker, markersize=3, linewidth=1.4, label=method, **style)
-            if not control:
+            panel.plot(x, means, markersize=3, linewidth=1.4, label=shortened(method, 24), **style)
+            if method not in CONTROLS:
                 low, high = ([getattr(value, end) for value in values] for end in ("low", "high"))
                 panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
-    accuracy = np.array([result.stages[place].accuracy for place in places])
-    panels[-1].plot(x, accuracy, color="#999999", linewidth=0.7)
-    panels[-1].plot(x, accuracy.mean(axis=1), color="black", marker="o", markersize=3)
+    of_folds = np.array(accuracy)
+    panels[-1].plot(x, of_folds, color="#999999", linewidth=0.7)
+    panels[-1].plot(x, of_folds.mean(axis=1), color="black", marker="o", markersize=3)
     for panel, title in zip(panels, [title for _, title in PANELS] + ["accuracy, held-out folds"], strict=True):
         panel.set_title(title, fontsize=9)
         panel.set_xticks(x, marks, fontsize=8)
         panel.tick_params(labelsize=8)
         panel.set_ylim(bottom=0)
-    figure.supxlabel(
-        "layers with noise, from the output" if top_down else "noise, % of the weights' spread", fontsize=9
-    )
+    figure.supxlabel(label, fontsize=9)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False, fontsize=8)
+    return figure
+
+
+def _style(index: int, method: str) -> dict[str, Any]:
+    """Return the look of an explainer, or of a control: grey and dashed."""
+    if method in CONTROLS:
+        return {"color": "#777777", "linestyle": "--", "marker": {"constant": "s", "random": "x"}[method]}
+    return {"color": colour(index), "linestyle": "-", "marker": "o"}
+
+
+def checkpoint_dots(checkpoints: CheckpointSummary, retraining: RetrainingSummary | None, distance: str) -> Figure:
+    """MeGe and ReCo of rates between a run's checkpoints (filled), beside networks trained again (hollow), with intervals."""
+    names = checkpoints.methods
+    again = {} if retraining is None else retraining.levels[0].scores
+    figure = Figure(figsize=(8, 0.9 + 0.34 * len(names)), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for panel, (name, title) in zip(panels, PANELS, strict=False):
+        for row, method in enumerate(names):
+            style = _style(row, method) | {"linestyle": ""}
+            parts = [(checkpoints.scores[method][distance], -0.12, style["color"])]
+            if distance in again.get(method, {}):
+                parts.append((again[method][distance], 0.12, "white"))
+            for scores, shift, fill in parts:
+                value = getattr(scores, name)
+                panel.plot([value.low, value.high], [row + shift] * 2, color=style["color"], linewidth=1.2)
+                panel.plot(value.mean, row + shift, markersize=5, markerfacecolor=fill, **style)
+        panel.set_title(title, fontsize=9)
+        panel.tick_params(labelsize=8)
+        panel.set_xlim(0, 1)
+    panels[0].set_yticks(range(len(names)), [shortened(name, 24) for name in names])
+    panels[0].invert_yaxis()
+    figure.supxlabel("filled: between checkpoints; hollow: networks trained again", fontsize=8)
     return figure
 
 

@@ -12,7 +12,7 @@ from perdure.metrics.accuracy_matrix import (
     positive_backward_transfer,
     remembering,
 )
-from perdure.metrics.bias import Bias, attribution_bias, attribution_biases
+from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, chosen_players
 from perdure.metrics.boxes import box_masks, inside_shares, pointing_hits
 from perdure.metrics.efficiency import (
     computational_efficiency,
@@ -23,10 +23,23 @@ from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.perspectives import gini, infidelity, max_sensitivity
+from perdure.metrics.rank_correlation import MapAgreement, RankCorrelation, map_agreement, rank_correlation
 from perdure.metrics.ranks import Correlation, RankAgreement, RankMatrix, correlation, rank_agreement, rank_matrix
+from perdure.metrics.regions import RegionDistributions, region_distributions, relative_attribution, share_inside
 from perdure.metrics.removal import area_under, top_players
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
+from perdure.metrics.sampling_stability import (
+    ContextInstability,
+    SamplingDistribution,
+    StabilityCurve,
+    VarianceRatio,
+    context_instability,
+    instability,
+    sampling_distribution,
+    stability_curve,
+    variance_ratio,
+)
 from perdure.metrics.score import (
     CRITERIA,
     WEIGHTS,
@@ -50,20 +63,28 @@ __all__ = [
     "CRITERIA",
     "WEIGHTS",
     "Bias",
+    "ContextInstability",
     "Correlation",
     "CriteriaCorrelation",
     "Difference",
     "FirstPlaces",
     "Interval",
     "Intransigence",
+    "MapAgreement",
     "Missing",
     "PairScores",
     "RankAgreement",
+    "RankCorrelation",
     "RankMatrix",
+    "RegionDistributions",
     "RetrainingScores",
+    "SamplingDistribution",
     "ShapcSummary",
+    "StabilityCurve",
     "Trend",
+    "VarianceRatio",
     "accuracy",
+    "anchor_values",
     "area_under",
     "attribution_bias",
     "attribution_biases",
@@ -71,9 +92,11 @@ __all__ = [
     "average_forgetting",
     "backward_transfer",
     "box_masks",
+    "chosen_players",
     "cl_score",
     "cl_stability",
     "computational_efficiency",
+    "context_instability",
     "correlation",
     "criteria_correlation",
     "first_places",
@@ -82,9 +105,11 @@ __all__ = [
     "holm",
     "infidelity",
     "inside_shares",
+    "instability",
     "interval",
     "intransigence",
     "lifelong",
+    "map_agreement",
     "max_sensitivity",
     "mege",
     "mege_distance",
@@ -95,17 +120,24 @@ __all__ = [
     "pointing_hits",
     "positive_backward_transfer",
     "rank_agreement",
+    "rank_correlation",
     "rank_matrix",
     "reason",
     "reco",
+    "region_distributions",
+    "relative_attribution",
     "remembering",
     "retraining_scores",
     "sample_storage_efficiency",
+    "sampling_distribution",
     "shapc",
     "shapc_at_shares",
+    "share_inside",
+    "stability_curve",
     "summarise_shapc",
     "top_players",
     "trend_test",
+    "variance_ratio",
     "weight_vector",
     "windowed_forgetting",
     "windowed_plasticity",

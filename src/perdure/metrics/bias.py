@@ -128,6 +128,31 @@ def attribution_biases(
     )
 
 
+def anchor_values(
+    attributions: Any, shapley: Any, shares: Sequence[float] = SHARES, sides: Sequence[Side] = SIDES
+) -> FloatArray:
+    """Return the anchors beta_S = sum_S A_i / (|S| ||A||) that M_bias compares maps with: ([methods,] samples, shares, sides).
+
+    S is chosen by the maps as in `attribution_biases`, the values are those of the Shapley values, (samples, players).
+    """
+    a, anchor = _maps(attributions), as_floats(shapley, "shapley", ndim=2)
+    if a.shape[-2:] != anchor.shape:
+        raise InputError(f"shapley: its shape is {anchor.shape}, that of the attributions {a.shape}")
+    counts = np.array([_count(share, a.shape[-1]) for share in shares])
+    length = np.sqrt(np.square(anchor).sum(axis=-1))[:, None, None]
+    means = _Chosen(a, counts, sides).means(anchor)
+    found: FloatArray = np.divide(
+        means, length, out=np.full_like(means, np.nan), where=np.broadcast_to(length > 0, means.shape)
+    )
+    return found
+
+
+def chosen_players(attributions: Any, share: float, side: Side = "top") -> NDArray[np.int64]:
+    """Return S of one map, (players,): those with the highest (or lowest) attribution, as many as the share says."""
+    a = as_floats(attributions, "attributions", ndim=1)
+    return np.argsort(-a if side == "top" else a, kind="stable")[: _count(share, len(a))]
+
+
 def _maps(attributions: Any) -> FloatArray:
     dimensions = attributions.ndim if hasattr(attributions, "ndim") else np.ndim(attributions)
     return as_floats(attributions, "attributions", ndim=3 if dimensions == 3 else 2)

@@ -15,6 +15,7 @@ from perdure.record.measurements import Cost, Evaluations, FloatArray, Measureme
 from perdure.record.schema import (
     ACCURACY,
     ACCURACY_COLUMNS,
+    ASIDE,
     COST,
     EVALUATION_COLUMNS,
     EVALUATIONS,
@@ -108,12 +109,16 @@ class Record:
 
 
 def find_records(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the record directories at or below the paths, sorted; a path that holds none is refused."""
+    """Return the record directories at or below the paths, sorted; a path that holds none is refused.
+
+    Below a path, folders that are set aside (`.no-runs`) are not looked into.
+    """
     found: set[Path] = set()
     for path in map(Path, paths):
         if not path.exists():
             raise InputError(f"{path}: there is no such directory")
-        below = [manifest.parent for manifest in path.rglob(MANIFEST)] if path.is_dir() else []
+        aside = {mark.parent for mark in path.rglob(ASIDE)} - {path}
+        below = [manifest.parent for manifest in path.rglob(MANIFEST) if aside.isdisjoint(manifest.parents)]
         if not below:
             raise InputError(f"{path}: there is no record here (no {MANIFEST} in it or below)")
         found.update(below)

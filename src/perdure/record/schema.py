@@ -10,6 +10,8 @@ from typing import Any
 
 SCHEMA = 1
 MANIFEST = "record.json"
+ASIDE = ".no-runs"
+"""A folder with this file holds networks that were trained to measure something; nobody asked to compare them."""
 ACCURACY = "accuracy.csv"
 ACCURACY_COLUMNS = ("after", "trained", "task", "accuracy")
 EVALUATIONS = "evaluations.csv"

@@ -44,7 +44,8 @@ def load_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
         content = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path}: the checkpoint is not there") from None
-    if content[:2] == b"PK" or content[:1] == b"\x80":
+    # A safetensors file begins with a length of eight bytes, which may happen to look like a pickle's beginning.
+    if content[8:9] != b"{" and (content[:2] == b"PK" or content[:1] == b"\x80"):
         raise InputError(
             f"{path}: this is a torch or pickle file, and perdure unpickles nothing; load it yourself with "
             "torch.load(..., weights_only=True) and save it with safetensors.torch.save_file"

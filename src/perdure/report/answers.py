@@ -4,41 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from perdure.audit import MEASURES, Audit, Interval, LatentProperties, LearnerAudit, ShapcResult
-
-QUESTIONS = (
-    "What does it learn, keep and cost?",
-    "Does it keep deciding for the same reasons?",
-    "What is the algorithm's doing, and what the tasks'?",
-    "Can the attributions be believed?",
-    "Do explanations survive retraining?",
-)
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number as a card shows it: its name, its value and interval as words, and its place on a scale from 0 to 1."""
-
-    name: str
-    value: str
-    margin: str
-    low: float
-    mean: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one question; ``missing`` says why there is none, ``command`` what gives it, if something does."""
-
-    question: str
-    sentences: tuple[str, ...] = ()
-    headline: Number | None = None
-    details: tuple[Number, ...] = ()
-    missing: str = ""
-    command: str = ""
+from perdure.audit import MEASURES, Audit, LatentProperties, LearnerAudit, ShapcResult
+from perdure.report.cards import QUESTIONS, Answer, Number, clipped, ends, margin, percent, small
+from perdure.report.trust_answers import believed, survived
 
 
 def answers(audit: Audit, entry: LearnerAudit) -> tuple[Answer, ...]:
@@ -47,23 +16,9 @@ def answers(audit: Audit, entry: LearnerAudit) -> tuple[Answer, ...]:
         _learned(audit, entry),
         _reasons(audit, entry),
         _blame(audit, entry),
-        Answer(QUESTIONS[3], missing="Not measured in this audit."),
-        Answer(QUESTIONS[4], missing="Not part of an audit.", command="perdure trust RECORD --retrain"),
+        believed(audit, entry),
+        survived(audit, entry),
     )
-
-
-def percent(value: float) -> str:
-    """Return a share of 1 as per cent with one digit."""
-    return f"{100 * value:.1f} %"
-
-
-def margin(value: Interval, *, scale: float = 1.0, digits: int = 3, of: str = "run") -> str:
-    """Return the interval and the number of runs, or of what it is over, in words."""
-    runs = f"{value.n} {of}{'s' if value.n != 1 else ''}"
-    if math.isnan(value.low):
-        return f"{runs}, no interval"
-    ends = f"{scale * value.low:.{digits}f} to {scale * value.high:.{digits}f}".replace("-", "−")
-    return f"{100 * value.level:.0f} % interval {ends}, {runs}"
 
 
 def _learned(audit: Audit, entry: LearnerAudit) -> Answer:
@@ -79,9 +34,9 @@ def _learned(audit: Audit, entry: LearnerAudit) -> Answer:
     return Answer(
         QUESTIONS[0],
         tuple(sentences),
-        Number("average accuracy", percent(accuracy.mean), margin(accuracy, scale=100, digits=1), *_ends(accuracy)),
-        tuple(_small(MEASURES[name].label, entry.measures[name]) for name in details)
-        + tuple(_small(f"CL_score {name}", value) for name, value in entry.scores.items() if value.mean == value.mean),
+        Number("average accuracy", percent(accuracy.mean), margin(accuracy, scale=100, digits=1), *ends(accuracy)),
+        tuple(small(MEASURES[name].label, entry.measures[name]) for name in details)
+        + tuple(small(f"CL_score {name}", value) for name, value in entry.scores.items() if value.mean == value.mean),
     )
 
 
@@ -141,8 +96,8 @@ def _reasons(audit: Audit, entry: LearnerAudit) -> Answer:
     return Answer(
         QUESTIONS[1],
         tuple(sentences),
-        Number("calibrated SHAPC", f"{found.mean:.2f}", margin(found, digits=2, of=of), *_ends(found)),
-        (_small("SHAPC-Mean", plain), _small("SHAPC-Var", entry.measures["shapc_var"])),
+        Number("calibrated SHAPC", f"{found.mean:.2f}", margin(found, digits=2, of=of), *ends(found)),
+        (small("SHAPC-Mean", plain), small("SHAPC-Var", entry.measures["shapc_var"])),
     )
 
 
@@ -188,21 +143,8 @@ def _latent(part: LatentProperties, name: str, place: int) -> Number:
     value = float(part.estimates[name][place])
     low, high = (float(end) for end in part.intervals[name][place])
     ends = f"{low:.2f} to {'unbounded' if math.isinf(high) else f'{high:.2f}'}"
-    return Number(name, f"{value:.2f}", f"95 % interval {ends}", *_clipped(low, value, high))
+    return Number(name, f"{value:.2f}", f"95 % interval {ends}", *clipped(low, value, high))
 
 
 def _known(entry: LearnerAudit, name: str) -> bool:
     return name in entry.measures and not math.isnan(entry.measures[name].mean)
-
-
-def _small(name: str, value: Interval) -> Number:
-    return Number(name, f"{value.mean:.3f}", margin(value), *_ends(value))
-
-
-def _ends(value: Interval) -> tuple[float, float, float]:
-    return _clipped(value.low, value.mean, value.high)
-
-
-def _clipped(*values: float) -> tuple[float, float, float]:
-    low, mean, high = (min(1.0, max(0.0, value)) for value in values)
-    return low, mean, high

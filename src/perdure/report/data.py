@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
-from perdure.audit import CRITERIA, MEASURES, WEIGHTS, Audit, Interval, LearnerAudit, ShapcResult
+from perdure.audit import CRITERIA, MEASURES, WEIGHTS, Audit, LearnerAudit, ShapcResult
+from perdure.report.plain import ends, number, numbers
+from perdure.report.trust_data import trust_data
 
 NAMED_WEIGHTS = ("W1", "W2", "W3")
 MATRICES = ("calibrated", "shapc", "independent", "ceiling", "floor")
@@ -28,6 +29,7 @@ def page_data(audit: Audit) -> dict[str, Any]:
         "correlation": whole["correlation"],
         "latent": whole["latent"],
         "stability": [_stability(result) for result in audit.stability],
+        "trust": trust_data(audit.trust),
     }
 
 
@@ -38,9 +40,9 @@ def _stability(result: ShapcResult) -> dict[str, Any]:
         "seed": str(result.seed),
         "tasks": list(result.tasks),
         "curriculum": [task + 1 for task in result.curriculum],
-        "matrices": {name: [_numbers(row) for row in result.matrices[name].tolist()] for name in MATRICES},
-        "outcomes": {name: [*_ends(value), value.n] for name, value in result.outcomes.items()},
-        "values": {str(tau + 1): [_numbers(row) for row in rows.tolist()] for tau, rows in result.table.items()},
+        "matrices": {name: [numbers(row) for row in result.matrices[name].tolist()] for name in MATRICES},
+        "outcomes": {name: [*ends(value), value.n] for name, value in result.outcomes.items()},
+        "values": {str(tau + 1): [numbers(row) for row in rows.tolist()] for tau, rows in result.table.items()},
     }
 
 
@@ -54,22 +56,9 @@ def _learner(entry: LearnerAudit, place: int) -> dict[str, Any]:
         "runs": list(entry.runs),
         "tasks": list(entry.tasks),
         "curriculum": [task + 1 for task in entry.curriculum],
-        "table": [[_number(value) for value in row] for row in entry.table.tolist()],
-        "progress": {name: [_ends(value) for value in steps] for name, steps in entry.progress.items()},
-        "measures": {name: _ends(value) for name, value in entry.measures.items()},
+        "table": [[number(value) for value in row] for row in entry.table.tolist()],
+        "progress": {name: [ends(value) for value in steps] for name, steps in entry.progress.items()},
+        "measures": {name: ends(value) for name, value in entry.measures.items()},
         "reasons": {name: value.reason for name, value in entry.measures.items() if math.isnan(value.mean)},
-        "values": {name: _numbers(values) for name, values in entry.run_values.items()},
+        "values": {name: numbers(values) for name, values in entry.run_values.items()},
     }
-
-
-def _ends(value: Interval) -> list[float | None]:
-    return _numbers((value.mean, value.low, value.high))
-
-
-def _numbers(values: Sequence[float]) -> list[float | None]:
-    return [_number(value) for value in values]
-
-
-def _number(value: float) -> float | None:
-    """Return a number with the digits a chart can show; null for what is not one."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from perdure.audit import Audit
 from perdure.figures import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines, save
+from perdure.figures.bias import bias_bars
 from perdure.figures.clamp import performance_curves, property_bars, transfer_map
+from perdure.figures.retraining import checkpoint_dots, summary_lines
 from perdure.figures.stability import (
     stability_bands,
     stability_bars,
@@ -30,6 +32,8 @@ from perdure.report.tables import (
     runs_table,
     transfer_table,
 )
+from perdure.report.trust import trust_tables
+from perdure.report.trust_answers import shown_distance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,6 +53,7 @@ def tables(audit: Audit) -> tuple[Table, ...]:
         found.append(reasons_table(audit))
     if audit.differences:
         found.append(differences_table(audit))
+    found += trust_tables(audit)
     if audit.provenance:
         found.append(provenance_table(audit))
     return tuple(found)
@@ -95,6 +100,21 @@ def figures(audit: Audit) -> dict[str, Figure]:
             found[f"clamp-curves{mark}{which}"] = performance_curves(fit, block)
         found[f"clamp-transfer{mark}"] = transfer_map(fit)
         found[f"clamp-properties{mark}"] = property_bars(fit)
+    return found | _trust_figures(audit)
+
+
+def _trust_figures(audit: Audit) -> dict[str, Figure]:
+    """Return the figures of the Trust part; where several runs were measured, each has its own."""
+    found: dict[str, Figure] = {}
+    for number, one in enumerate(audit.trust, start=1):
+        mark = f"-{number}" if len(audit.trust) > 1 else ""
+        if one.bias is not None:
+            found[f"trust-bias{mark}"] = bias_bars(one.bias)
+        if one.retraining is not None and sum(level.top is None for level in one.retraining.levels) > 1:
+            found[f"trust-noise{mark}"] = summary_lines(one.retraining, shown_distance(one.retraining.distances))
+        if one.checkpoints is not None:
+            kinds = tuple(next(iter(one.checkpoints.scores.values())))
+            found[f"trust-checkpoints{mark}"] = checkpoint_dots(one.checkpoints, one.retraining, shown_distance(kinds))
     return found
 
 

@@ -17,15 +17,18 @@ from perdure.report.answers import answers
 from perdure.report.data import MATRICES, page_data
 from perdure.report.reasons import differences_table, reasons_table
 from perdure.report.tables import accuracy_table, measures_table, provenance_table, runs_table, shown
+from perdure.report.trust_page import trust_context
 from perdure.report.viewer import viewer_data
 
 OPEN_CARDS = 6  # more than these would hide everything below them; the rest open with a click
+WIDEST_PRINTED = 12  # columns that a sheet of paper has room for
 SCRIPTS = (
     "drawing",
     "panels",
     "charts",
     "charts-reasons",
     "charts-clamp",
+    "charts-trust",
     "figures",
     "tables",
     "ranking",
@@ -81,6 +84,7 @@ def _context(audit: Audit, samples: tuple[ViewedSample, ...]) -> dict[str, Any]:
             key=lambda card: card[0].is_reference,
         ),
         "open_cards": OPEN_CARDS,
+        "widest_printed": WIDEST_PRINTED,
         "choices": [(name, MEASURES[name].label) for name in drawn],
         "compared": [measures_table(audit), runs_table(audit), accuracy_table(audit)],
         "missing": missing,
@@ -89,6 +93,7 @@ def _context(audit: Audit, samples: tuple[ViewedSample, ...]) -> dict[str, Any]:
         else [],
         "seeds_choice": [(seed, seed) for seed in dict.fromkeys(str(result.seed) for result in audit.stability)],
         "quantities": [(name, name) for name in MATRICES],
+        **trust_context(audit),
         "viewer": viewer_data(samples),
         "data": data,
         "style": _asset("style.css"),

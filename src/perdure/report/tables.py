@@ -42,6 +42,7 @@ class Table:
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    digits: int = 3
 
     @property
     def wordy(self) -> tuple[bool, ...]:
@@ -66,13 +67,13 @@ class Table:
     def latex(self) -> str:
         """Return a table for LaTeX; the document needs the package booktabs."""
         columns = "".join("l" if left else "r" for left in self.wordy)
-        lines = [r"\begin{tabular}{" + columns + "}", r"\toprule", _latex_row(self.header), r"\midrule"]
-        lines += [_latex_row(row) for row in self.rows]
+        lines = [r"\begin{tabular}{" + columns + "}", r"\toprule", _latex_row(self.header, 0), r"\midrule"]
+        lines += [_latex_row(row, self.digits) for row in self.rows]
         return "\n".join([f"% {self.title}", *lines, r"\bottomrule", r"\end{tabular}", ""])
 
     def markdown(self) -> str:
         """Return a Markdown table."""
-        body = [[shown(cell).translate(_MARKDOWN) for cell in row] for row in (self.header, *self.rows)]
+        body = [[shown(cell, self.digits).translate(_MARKDOWN) for cell in row] for row in (self.header, *self.rows)]
         rule = "|" + " --- |" * len(self.header)
         lines = ["| " + " | ".join(row) + " |" for row in body]
         return "\n".join([lines[0], rule, *lines[1:], ""])
@@ -101,8 +102,8 @@ def _empty(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _latex_row(cells: Sequence[Cell]) -> str:
-    return " & ".join(shown(cell).translate(_LATEX).replace("–", "--") for cell in cells) + r" \\"
+def _latex_row(cells: Sequence[Cell], digits: int) -> str:
+    return " & ".join(shown(cell, digits).translate(_LATEX).replace("–", "--") for cell in cells) + r" \\"
 
 
 def _who(audit: Audit) -> tuple[str, ...]:

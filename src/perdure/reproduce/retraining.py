@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +14,14 @@ from perdure import figures, tasks
 from perdure.audit import Interval
 from perdure.audit.explaining import Explaining, distances_of
 from perdure.audit.explanation_pairs import Pairs
-from perdure.audit.retraining_explanations import NOISE, Progress, retrain
+from perdure.audit.retraining_explanations import NOISE, Progress, kept_maps, retrain
 from perdure.audit.retraining_results import RetrainingResult
+from perdure.errors import InputError
 from perdure.learners import Training
 from perdure.metrics import RetrainingScores
-from perdure.record.files import write_atomically
-from perdure.record.tensors import load_tensors
+from perdure.record.files import read_text, write_atomically
 
+TITLE = "# Do explanations survive retraining?"
 METHODS = (
     "expected_gradients",
     "grad",
@@ -61,7 +63,7 @@ _RESNET = Subject(
     "resnet18",
     16,
     Training(epochs=5, batch_size=32, lr=0.05, momentum=0.9),
-    20,
+    10,
     (*METHODS, *SLOW),
     NOISE,
 )
@@ -69,7 +71,7 @@ SUBJECTS = {
     subject.name: subject
     for subject in (
         _LENET,
-        replace(_LENET, name="lenet-slow", title="LeNet, the slower explainers", methods=SLOW, noise=NOISE[:2]),
+        replace(_LENET, name="lenet-slow", title="LeNet, the slower explainers", methods=SLOW),
         replace(
             _LENET,
             name="lenet-sweep",
@@ -259,9 +261,13 @@ def _border(maps: Any) -> Any:
     return cut
 
 
+def _moved(maps: Any) -> Any:
+    return np.roll(maps, (maps.shape[-2] // 2, maps.shape[-1] // 2), axis=(-2, -1))
+
+
 _SPOILT: Mapping[str, Any] = {
     "as it is": lambda maps: maps,
-    "moved by half the image": lambda maps: np.roll(maps, (16, 16), axis=(-2, -1)),
+    "moved by half the image": _moved,
     "border only, the middle quarter of the area erased": _border,
     "middle quarter only": lambda maps: maps - _border(maps),
 }
@@ -271,24 +277,39 @@ def _changed(result: RetrainingResult, base: Pairs, change: Any) -> Pairs:
     """Return the pairs of maps without noise after a change that is the same for all of them."""
     found = np.full(len(base), np.nan)
     for fold in range(result.folds):
-        (file,) = Path(result.folder).rglob(f"noise-0/{EXPLAINING.key(METHODS[0])}/maps-{fold + 1}.safetensors")
-        maps = {int(name.split("-")[1]) - 1: change(value.numpy()) for name, value in load_tensors(file).items()}
-        for other in maps:
+        maps = [change(own) for own in kept_maps(result, METHODS[0], fold)]
+        for other in range(result.folds):
             where = (base.first == fold) & (base.second == other)
             if other != fold:
                 found[where] = distances_of(maps[fold], maps[other])[DISTANCE]
     return replace(base, distances={DISTANCE: found})
 
 
-def write_results(sections: list[str], path: Path) -> None:
-    """Write the page."""
+def parts_of(path: Path) -> dict[str, str]:
+    """Return the parts that a page holds, by their names; a page of anything else is refused, so that it is not lost."""
+    if not path.exists():
+        return {}
+    names = {f"## {subject.title}": name for name, subject in SUBJECTS.items()}
+    head, *parts = re.split(r"^(?=## )", read_text(path), flags=re.MULTILINE)
+    found = {part.splitlines()[0].strip(): part for part in parts}
+    foreign = [heading for heading in found if heading not in names]
+    if not head.startswith(TITLE) or foreign:
+        what = f"the heading {foreign[0]!r}" if foreign else "its title"
+        raise InputError(f"{path}: {what} is not of this study; give another --page, or make the whole page anew")
+    return {names[heading]: part for heading, part in found.items()}
+
+
+def write_results(parts: Mapping[str, str], path: Path) -> None:
+    """Write the page: its parts in the study's order, and which of them have not been run."""
+    lacking = [f"`{name}`" for name in SUBJECTS if name not in parts]
     intro = [
-        "# Do explanations survive retraining?",
+        TITLE,
         "",
         "Made by `perdure reproduce retraining --data-dir DATA` (DATA holds `cifar10-small.npz`, 500 training images a",
         "class). Intervals are 95 %, drawn over samples; p is of a permutation test of ReCo's rate form. `constant` and",
         "`random` are controls: a score says something about an explainer only as far as it differs from theirs.",
         "[What is computed](../retraining.md).",
-        "",
+        *(["", f"Not run yet (`--only`): {', '.join(lacking)}."] if lacking else []),
     ]
-    write_atomically(path, "\n".join([*intro, *sections]).encode())
+    ordered = [parts[name].strip() for name in SUBJECTS if name in parts]
+    write_atomically(path, "\n\n".join(["\n".join(intro), *ordered]).encode() + b"\n")

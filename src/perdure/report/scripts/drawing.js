@@ -45,12 +45,22 @@ const inSigned = (value) => mixed(SIGNED, (value + 1) / 2);
 
 // A learner keeps its colour, marker and dashes everywhere on the page.
 const DASHES = [null, "6 3", "2 3", "8 3 2 3"];
-const look = (slot) => `slot-${slot % 8}`;
-const dashes = (slot) => DASHES[Math.floor(slot / 8) % DASHES.length];
+// Controls have names instead of numbers: grey, broken lines, and marks of their own.
+const isControl = (slot) => typeof slot === "string";
+const look = (slot) => (isControl(slot) ? "control" : `slot-${slot % 8}`);
+const dashes = (slot) => (isControl(slot) ? "5 4" : DASHES[Math.floor(slot / 8) % DASHES.length]);
 
 function marker(slot, x, y, size = 4, attributes = {}) {
   const all = { class: `mark ${look(slot)}`, ...attributes };
   const s = size;
+  if (slot === "random")
+    return draw("path", {
+      d: `M${x - s} ${y - s}L${x + s} ${y + s}M${x - s} ${y + s}L${x + s} ${y - s}`,
+      ...all,
+      class: "line control",
+    });
+  if (slot === "constant")
+    return draw("rect", { x: x - s * 0.9, y: y - s * 0.9, width: s * 1.8, height: s * 1.8, ...all, class: "mark hollow control" });
   switch (slot % 4) {
     case 0:
       return draw("circle", { cx: x, cy: y, r: s, ...all });
@@ -90,4 +100,4 @@ function ticks(low, high, count = 4) {
   return found;
 }
 
-const tickText = (value) => String(Math.round(value * 1000) / 1000);
+const tickText = (value) => String(Number(value.toPrecision(6)));

@@ -20,6 +20,8 @@ const whenIdle = (work) =>
 const widthOf = (figure) =>
   Math.floor(figure.querySelector(".panels").clientWidth || figure.parentNode.clientWidth - 40);
 
+const PAPER = 770; // what a sheet has room for inside a chart's frame, at the scale of the style for print
+
 function isNear(figure) {
   const { top, bottom } = figure.getBoundingClientRect();
   return bottom > -innerHeight && top < 2 * innerHeight;
@@ -34,12 +36,12 @@ function start() {
 
   const stale = new Set();
 
-  const drawSome = (some) => {
+  const drawSome = (some, onPaper = false) => {
     const learners = here().filter((one) => !state.off.has(one.slot));
     const names = new Set(learners.map((one) => one.name));
     const context = { data, shown: learners, benchmark: state.benchmark, names };
     // All widths first: reading one after drawing another would lay out the whole page each time.
-    const widths = some.map(widthOf);
+    const widths = some.map(onPaper ? () => PAPER : widthOf);
     some.forEach((figure, place) => {
       render(figure, context, widths[place]);
       stale.delete(figure);
@@ -96,7 +98,8 @@ function start() {
   redraw();
   rank();
   whenIdle(startViewer);
-  addEventListener("beforeprint", () => drawSome([...stale]));
+  addEventListener("beforeprint", () => drawSome(figures, true));
+  addEventListener("afterprint", redraw);
   let wide = innerWidth;
   let waiting;
   addEventListener("resize", () => {

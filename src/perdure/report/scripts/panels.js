@@ -1,25 +1,37 @@
 // The kinds of picture a chart is made of. Each takes plain numbers and returns one <svg>, drawn at its real size.
 
-// Lines over steps: series [{slot, name, values, low, high, marks}], rules [{slot, name, value}], bands [[from, to]].
-function linePanel({
-  width,
-  height = 170,
-  title,
-  first = 1,
-  count,
-  domain,
-  series,
-  rules = [],
-  bands = [],
-  xLabel,
-  yLabel,
-  label,
-}) {
+// The axes of a picture over steps, or over places with names, and the scales that go with them.
+function frame({ width, height, title, first, count, names, domain, inset, xLabel, yLabel, label }) {
   const left = yLabel ? 46 : 34;
   const [top, bottom, right] = [title ? 24 : 10, xLabel ? 36 : 22, 10];
   const svg = canvas(width, height, label);
-  const x = scale([first, first + count - 1], [left + 8, width - right - 6]);
+  const x = scale([first, first + count - 1], [left + inset + 2, width - right - inset]);
   const y = scale(domain, [height - bottom, top]);
+  if (title) svg.append(words(fits(title, width - 10), left, 14, { class: "heading" }, hint(title)));
+  for (const at of ticks(...domain)) {
+    svg.append(draw("path", { d: `M${left} ${y(at)}H${width - right}`, class: at === 0 ? "axis" : "grid" }));
+    svg.append(words(tickText(at), left - 5, y(at) + 3.5, { class: "tick", "text-anchor": "end" }));
+  }
+  const every = Math.ceil(count / Math.max(2, Math.floor((width - left - right) / 26)));
+  for (let step = first; step < first + count; step += every) {
+    const text = names ? names[step - first] : step;
+    svg.append(words(text, x(step), height - bottom + 14, { class: "tick", "text-anchor": "middle" }));
+  }
+  if (xLabel)
+    svg.append(words(xLabel, (left + width - right) / 2, height - 4, { class: "label", "text-anchor": "middle" }));
+  if (yLabel) {
+    const middle = (top + height - bottom) / 2;
+    svg.append(
+      words(yLabel, 11, middle, { class: "label", "text-anchor": "middle", transform: `rotate(-90 11 ${middle})` }),
+    );
+  }
+  return { svg, x, y, left, right, top, bottom };
+}
+
+// Lines over steps: series [{slot, name, values, low, high, marks}], rules [{slot, name, value}], bands [[from, to]].
+// Where the places are no steps, names say what they are.
+function linePanel({ width, height = 170, first = 1, count, series, rules = [], bands = [], names, ...rest }) {
+  const { svg, x, y, left, right, top, bottom } = frame({ width, height, first, count, names, inset: 6, ...rest });
   for (const [from, to] of bands) {
     svg.append(
       draw("rect", {
@@ -31,33 +43,42 @@ function linePanel({
       }),
     );
   }
-  if (title) svg.append(words(fits(title, width - 10), left, 14, { class: "heading" }, hint(title)));
-  for (const at of ticks(...domain)) {
-    svg.append(draw("path", { d: `M${left} ${y(at)}H${width - right}`, class: at === 0 ? "axis" : "grid" }));
-    svg.append(words(tickText(at), left - 5, y(at) + 3.5, { class: "tick", "text-anchor": "end" }));
-  }
-  const every = Math.ceil(count / Math.max(2, Math.floor((width - left - right) / 26)));
-  for (let step = first; step < first + count; step += every) {
-    svg.append(words(step, x(step), height - bottom + 14, { class: "tick", "text-anchor": "middle" }));
-  }
-  if (xLabel)
-    svg.append(words(xLabel, (left + width - right) / 2, height - 4, { class: "label", "text-anchor": "middle" }));
-  if (yLabel) {
-    const middle = (top + height - bottom) / 2;
-    svg.append(
-      words(yLabel, 11, middle, { class: "label", "text-anchor": "middle", transform: `rotate(-90 11 ${middle})` }),
-    );
-  }
   for (const rule of rules) {
     const path = draw("path", { d: `M${left} ${y(rule.value)}H${width - right}`, class: `rule ${look(rule.slot)}` });
     path.append(hint(`${rule.name}: ${shown(rule.value)}`));
     svg.append(path);
   }
-  for (const one of series) svg.append(oneLine(one, first, x, y));
+  const place = (step) => (names ? `at ${names[step - first]}` : `step ${step}`);
+  for (const one of series) svg.append(oneLine({ ...one, place }, first, x, y));
   return svg;
 }
 
-function oneLine({ slot, name, values, low, high, marks, dash, every = true }, first, x, y) {
+// Dots with whiskers over places with names, side by side at each place; floor is a dotted line below them.
+function whiskerPanel({ width, height = 270, names, series, floor, ...rest }) {
+  const inset = (width - 60) / names.length / 2 - 2;
+  const { svg, x, y } = frame({ width, height, first: 0, count: names.length, names, inset, ...rest });
+  const room = (2 * inset * 0.82) / series.length;
+  const path = (values, shift) =>
+    values.map((value, i) => (known(value) ? `${x(i) + shift} ${y(value)}` : null)).filter(Boolean).join("L");
+  if (floor) svg.append(draw("path", { d: `M${path(floor, 0)}`, class: "rule control" }, hint("noise floor")));
+  series.forEach((one, place) => {
+    const shift = (place - (series.length - 1) / 2) * room;
+    const group = draw("g", { class: "series", "data-slot": one.slot });
+    one.values.forEach(([mean, low, high], i) => {
+      if (!known(mean)) return;
+      const at = x(i) + shift;
+      if (known(low)) group.append(draw("path", { d: `M${at} ${y(low)}V${y(high)}`, class: `line ${look(one.slot)}` }));
+      const hollow = one.hollow ? { class: `mark hollow ${look(one.slot)}` } : {};
+      const dot = marker(one.slot, at, y(mean), Math.min(3.6, Math.max(2, room * 0.42)), hollow);
+      dot.append(hint(`${one.name}, ${names[i]}: ${shown(mean, 4)} [${shown(low, 4)}, ${shown(high, 4)}]`));
+      group.append(dot);
+    });
+    svg.append(group);
+  });
+  return svg;
+}
+
+function oneLine({ slot, name, values, low, high, marks, dash, every = true, place }, first, x, y) {
   const group = draw("g", { class: "series", "data-slot": slot });
   if (low && high) {
     const ends = values.map((value, i) => [i + first, low[i], high[i]]).filter(([, a, b]) => known(a) && known(b));
@@ -79,7 +100,7 @@ function oneLine({ slot, name, values, low, high, marks, dash, every = true }, f
   values.forEach((value, i) => {
     if (!known(value) || !(every || (marks ?? []).includes(i + first))) return;
     const dot = marker(slot, x(i + first), y(value), (marks ?? []).includes(i + first) ? 4.5 : 2.6);
-    dot.append(hint(`${name}, step ${i + first}: ${shown(value)}`));
+    dot.append(hint(`${name}, ${place(i + first)}: ${shown(value)}`));
     group.append(dot);
   });
   return group;

@@ -1,23 +1,37 @@
 """The experiments of the attribution-bias paper, one module each."""
 
 from perdure.reproduce.bias import (
+    agreement,
     boxes,
+    deepshap,
+    gaussian,
     human,
+    instability,
+    irrelevant_region,
+    masking,
     perspectives,
+    planted_pattern,
     removal,
     table,
+    variance,
 )
 from perdure.reproduce.bias.experiment import Experiment, Place, run_experiment, write_page
 
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (
-        table.EXPERIMENT,
-        perspectives.EXPERIMENT,
-        removal.EXPERIMENT,
-        boxes.EXPERIMENT,
-        human.EXPERIMENT,
-    )
-}
+_ALL = (
+    table.EXPERIMENT,
+    instability.EXPERIMENT,
+    variance.EXPERIMENT,
+    agreement.EXPERIMENT,
+    deepshap.EXPERIMENT,
+    masking.EXPERIMENT,
+    irrelevant_region.EXPERIMENT,
+    planted_pattern.EXPERIMENT,
+    gaussian.EXPERIMENT,
+    perspectives.EXPERIMENT,
+    removal.EXPERIMENT,
+    boxes.EXPERIMENT,
+    human.EXPERIMENT,
+)
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 
 __all__ = ["EXPERIMENTS", "Experiment", "Place", "run_experiment", "write_page"]

@@ -1,0 +1,187 @@
+"""The part of perdure trust that compares explainers by their attribution bias."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from perdure.audit.controls import CONTROLS
+from perdure.cli.options import own_function
+from perdure.errors import InputError
+
+if TYPE_CHECKING:
+    from perdure.audit.bias_results import BiasResult, ExplainerBias
+    from perdure.audit.stability_results import ShapcResult
+
+Show = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class OwnNetwork:
+    """A user's trained network, the weights it has (None when the function loads them), and the samples to ask about."""
+
+    network: str
+    weights: Path | None
+    data: str
+
+
+def bias_of_own(own: OwnNetwork, out: Path, samples: int, asked: dict[str, Any], show: Show) -> BiasResult:
+    """Compare explainers on a network that is in no record."""
+    import numpy as np  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+
+    from perdure.audit.bias import measure_bias  # noqa: PLC0415
+    from perdure.audit.samples import OwnData, balanced_order  # noqa: PLC0415
+    from perdure.audit.shapley_store import KeptShapley  # noqa: PLC0415
+    from perdure.audit.subject import filled, read_weights  # noqa: PLC0415
+
+    given = own_function(own.data)()
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        raise InputError(f"--data {own.data}: expected (inputs, labels) or (inputs, labels, background)")
+    data = OwnData.checked([given[:2]], None if len(given) == 2 else [given[2]])
+    rows = np.sort(balanced_order(data.labels(0), asked["seed"])[:samples])
+    x, labels = data.inputs(0, rows), data.labels(0)[rows]
+    network = own_function(own.network)(tuple(x.shape[1:]), int(data.labels(0).max()) + 1)
+    if not isinstance(network, torch.nn.Module):
+        raise InputError(f"--network {own.network}: it made a {type(network).__name__}, expected a torch.nn.Module")
+    if own.weights is not None:
+        network = filled(network, read_weights(own.weights), f"{own.weights}: the checkpoint")
+    device, count = asked.pop("device"), asked.pop("background")
+    target = asked.pop("target")
+    found = measure_bias(
+        network.to(device).eval(),
+        x.to(device),
+        labels if target == "label" else target,
+        background=data.background(0, count, asked["seed"]).to(device),
+        subject=f"{own.network} on {own.data}",
+        tables=KeptShapley(out / "shapley"),
+        progress=show,
+        **asked,
+    )
+    found.save(out / "bias.json")
+    return found
+
+
+def trained_record(
+    benchmark: str | None,
+    network: str | None,
+    width: int | None,
+    per_class: int | None,
+    data_dir: Path | None,
+    given: dict[str, Any],
+    seed: int,
+    out: Path,
+) -> Path:
+    """Train a network on all classes of a benchmark at once, or find the one an earlier call has trained."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from perdure import learners, tasks  # noqa: PLC0415
+    from perdure.cli.progress import RunProgress  # noqa: PLC0415
+
+    data = tasks.load(benchmark or "split-digits", per_class=per_class, data_dir=data_dir)
+    protocol = learners.protocol_for(data)
+    run = learners.Run(
+        data,
+        learners.get("joint"),
+        network=network or protocol.network,
+        width=width,
+        training=replace(protocol.training, **given),
+        seed=seed,
+    )
+    folder = out / f"{data.name}-{network or protocol.network}-seed-{seed}"
+    with RunProgress("training", Console(stderr=True), tells_tasks=False) as progress:
+        learners.execute(run, folder, progress)
+    return folder
+
+
+def tell_bias(
+    found: BiasResult, stability: ShapcResult | None, figure: Path | None, as_json: bool, where: Path
+) -> None:
+    """Print the comparison, or everything as JSON; save the figure; exit with 1 when an explainer had to be refused."""
+    if figure is not None:
+        from perdure import figures  # noqa: PLC0415
+
+        figures.save(figures.bias_bars(found), figure)
+    if as_json:
+        told = {"bias": found.to_json(), **({} if stability is None else {"shapc": stability.to_json()})}
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        print_bias(found, where, Console())
+        if stability is not None:
+            from perdure.cli.stability import print_result  # noqa: PLC0415
+
+            print_result(stability, Console())
+    for name, why in found.refused.items():
+        typer.echo(f"perdure: {name} was left out: {why}", err=True)
+    if found.refused:
+        raise typer.Exit(1)
+
+
+def print_bias(found: BiasResult, where: Path, console: Console) -> None:
+    """Print the bias of every explainer and control, and the verdict."""
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say(
+        f"Can the explanation be believed? {found.subject}: {found.samples} samples, "
+        f"{found.settings['player_count']} players ({found.settings['players']})"
+    )
+    table = Table(
+        title="attribution bias", title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    table.add_column("explainer", no_wrap=True)
+    for name in ("all shares, sides ↓", "corrected", "top 10%", "low 10%"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for entry in sorted(found.explainers, key=_order):
+        if entry.method == CONTROLS[0]:
+            table.add_section()
+        table.add_row(
+            _name(entry),
+            _interval(entry.overall),
+            f"{entry.corrected.mean():.4f}",
+            *(f"{entry.cells[0][side].mean:.4f}" for side in range(2)),
+        )
+    console.print(table)
+    if found.estimator == "exact":
+        say("Judged by exact Shapley values.")
+    else:
+        floor = next(entry.floor.mean() for entry in found.explainers if entry.layer is None)
+        say(
+            f"Judged by Shapley values from {found.permutations} permutations ({found.estimator}); sampling noise is "
+            f"{found.noise_share:.1%} of their squared norm, and a map without bias would score {floor:.4f}."
+        )
+    for entry in found.explainers:
+        if entry.layer is not None:
+            say(f"{entry.method} is judged at layer {entry.layer} ({entry.players} positions), so it is not ranked.")
+        if entry.degenerate:
+            say(
+                f"{entry.method}: set aside because they are zero everywhere: {entry.degenerate} of {found.samples} maps."
+            )
+    if found.verdict is None:
+        say("No explainer could be ranked.")
+    else:
+        say(found.verdict.reading)
+    say(f"Everything is in {where}.")
+
+
+def _order(entry: ExplainerBias) -> tuple[int, float]:
+    """Explainers by bias, then those that are not ranked, then the controls."""
+    return (2 if entry.control else 0 if entry.ranked else 1, entry.overall.mean)
+
+
+def _name(entry: ExplainerBias) -> str:
+    if entry.control:
+        return f"{entry.method} (control)"
+    return entry.method if entry.ranked else f"{entry.method} (its layer)"
+
+
+def _interval(value: Any) -> str:
+    """Biases are small: four digits for the limits too."""
+    return str(value) if value.method == "none" else f"{value.mean:.4f} [{value.low:.4f}, {value.high:.4f}]"

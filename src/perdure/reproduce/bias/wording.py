@@ -1,0 +1,27 @@
+"""How numbers and sentences stand on the page of the bias experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perdure.metrics import Interval
+
+
+def shown(value: Interval, digits: int = 3) -> str:
+    """Return a mean with its interval as a table cell."""
+    if np.isnan(value.low):
+        return f"{value.mean:.{digits}g}"
+    return f"{value.mean:.{digits}g} [{value.low:.{digits}g}, {value.high:.{digits}g}]"
+
+
+def said(*sentences: str) -> str:
+    """Return a paragraph."""
+    return " ".join(sentences)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -1,8 +1,11 @@
 """Infidelity, sensitivity and sparsity: by hand, against captum, on a linear network, and on the page."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from captum.attr import InputXGradient
 from captum.metrics import infidelity as captum_infidelity
 from captum.metrics import sensitivity_max
 from torch import nn
@@ -79,16 +82,19 @@ def test_sensitivity_is_captums():
     x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     noise = torch.rand(5, *x.shape, generator=torch.Generator().manual_seed(3)) - 0.5
 
-    def maps(given):
-        rows = given[0] if isinstance(given, tuple) else given  # captum hands on tuples
-        return explain.attribute(network, rows, torch.zeros(len(rows), dtype=torch.long), "gradient_x_input")
+    def maps(rows):
+        return explain.attribute(network, rows, torch.zeros(len(rows), dtype=torch.long), "gradient_x_input").flatten(1)
 
-    plain, moved = maps(x).flatten(1), torch.stack([maps(x + one).flatten(1) for one in noise])
-    ours = metrics.max_sensitivity(plain.double().numpy(), moved.double().numpy())
+    moved = torch.stack([maps(x + one) for one in noise])
+    ours = metrics.max_sensitivity(maps(x).double().numpy(), moved.double().numpy())
     theirs = sensitivity_max(
-        maps, x, perturb_func=lambda rows, _: (rows[0] + noise.transpose(0, 1).flatten(0, 1),), n_perturb_samples=5
+        InputXGradient(network).attribute,
+        x,
+        perturb_func=lambda rows, _: rows + noise.transpose(0, 1).flatten(0, 1),
+        n_perturb_samples=5,
+        target=0,
     )
-    assert ours == pytest.approx(theirs.numpy(), rel=1e-5)
+    assert ours == pytest.approx(theirs.detach().numpy(), rel=1e-5)
 
 
 def test_on_a_linear_network_removal_is_predicted_and_gradients_never_move():

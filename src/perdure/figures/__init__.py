@@ -3,7 +3,7 @@
 from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines
 from perdure.figures.attributions import attribution_map, attribution_panels
 from perdure.figures.bias import bias_bars
-from perdure.figures.explainers import rank_lines
+from perdure.figures.explainers import chance_dots, rank_lines, rating_dots, removal_lines, removal_pictures
 from perdure.figures.retraining import class_separation, noise_lines
 from perdure.figures.stability import (
     attribution_strip,
@@ -24,12 +24,16 @@ __all__ = [
     "attribution_panels",
     "attribution_strip",
     "bias_bars",
+    "chance_dots",
     "class_separation",
     "criteria_dots",
     "criteria_lines",
     "noise_lines",
     "progress_lines",
     "rank_lines",
+    "rating_dots",
+    "removal_lines",
+    "removal_pictures",
     "save",
     "stability_bands",
     "stability_bars",

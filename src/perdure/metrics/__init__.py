@@ -13,6 +13,7 @@ from perdure.metrics.accuracy_matrix import (
     remembering,
 )
 from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, chosen_players
+from perdure.metrics.boxes import box_masks, inside_shares, pointing_hits
 from perdure.metrics.efficiency import (
     computational_efficiency,
     model_size_efficiency,
@@ -23,13 +24,9 @@ from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scor
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.perspectives import gini, infidelity, max_sensitivity
 from perdure.metrics.rank_correlation import MapAgreement, RankCorrelation, map_agreement, rank_correlation
-from perdure.metrics.ranks import (
-    RankAgreement,
-    RankMatrix,
-    rank_agreement,
-    rank_matrix,
-)
+from perdure.metrics.ranks import Correlation, RankAgreement, RankMatrix, correlation, rank_agreement, rank_matrix
 from perdure.metrics.regions import RegionDistributions, region_distributions, relative_attribution, share_inside
+from perdure.metrics.removal import area_under, top_players
 from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.sampling_stability import (
@@ -67,6 +64,7 @@ __all__ = [
     "WEIGHTS",
     "Bias",
     "ContextInstability",
+    "Correlation",
     "CriteriaCorrelation",
     "Difference",
     "FirstPlaces",
@@ -87,22 +85,26 @@ __all__ = [
     "VarianceRatio",
     "accuracy",
     "anchor_values",
+    "area_under",
     "attribution_bias",
     "attribution_biases",
     "average_accuracy",
     "average_forgetting",
     "backward_transfer",
+    "box_masks",
     "chosen_players",
     "cl_score",
     "cl_stability",
     "computational_efficiency",
     "context_instability",
+    "correlation",
     "criteria_correlation",
     "first_places",
     "forward_transfer",
     "gini",
     "holm",
     "infidelity",
+    "inside_shares",
     "instability",
     "interval",
     "intransigence",
@@ -115,6 +117,7 @@ __all__ = [
     "model_size_efficiency",
     "pair_scores",
     "paired_difference",
+    "pointing_hits",
     "positive_backward_transfer",
     "rank_agreement",
     "rank_correlation",
@@ -132,6 +135,7 @@ __all__ = [
     "share_inside",
     "stability_curve",
     "summarise_shapc",
+    "top_players",
     "trend_test",
     "variance_ratio",
     "weight_vector",

@@ -38,6 +38,32 @@ def rank_agreement(first: Any, second: Any) -> RankAgreement:
 
 
 @dataclass(frozen=True)
+class Correlation:
+    """Pearson's correlation of ``n`` pairs with Fisher's interval; NaN where it is not defined (n < 4 has no interval)."""
+
+    r: float
+    low: float
+    high: float
+    n: int
+
+
+def correlation(first: Any, second: Any, level: float = 0.95) -> Correlation:
+    """Return the linear correlation of two measures of the same things, its interval by Fisher's z transformation."""
+    one, other = as_floats(first, "first", ndim=1), as_floats(second, "second", ndim=1)
+    if len(one) != len(other):
+        raise InputError(f"first and second: {len(one)} and {len(other)} numbers, expected one of each for every thing")
+    nan = float("nan")
+    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return Correlation(nan, nan, nan, len(one))
+    r = float(np.clip(np.corrcoef(one, other)[0, 1], -1.0, 1.0))
+    if len(one) < 4 or abs(r) == 1:
+        return Correlation(r, nan, nan, len(one))
+    margin = float(stats.norm.ppf((1 + level) / 2)) / np.sqrt(len(one) - 3)
+    centre = np.arctanh(r)
+    return Correlation(r, float(np.tanh(centre - margin)), float(np.tanh(centre + margin)), len(one))
+
+
+@dataclass(frozen=True)
 class RankMatrix:
     """Kendall's tau of every pair of measures, (measures, measures), and over how many things each is."""
 

@@ -2,13 +2,16 @@
 
 from perdure.reproduce.bias import (
     agreement,
+    boxes,
     deepshap,
     gaussian,
+    human,
     instability,
     irrelevant_region,
     masking,
     perspectives,
     planted_pattern,
+    removal,
     table,
     variance,
 )
@@ -25,6 +28,9 @@ _ALL = (
     planted_pattern.EXPERIMENT,
     gaussian.EXPERIMENT,
     perspectives.EXPERIMENT,
+    removal.EXPERIMENT,
+    boxes.EXPERIMENT,
+    human.EXPERIMENT,
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 

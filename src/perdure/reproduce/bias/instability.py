@@ -20,11 +20,11 @@ from perdure.reproduce.bias.wording import said, shown, table
 class Settings:
     """How much is measured."""
 
-    images: int = 4
+    images: int = 3
     permutations: int = 1000
     steps: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200, 500)
     cells: tuple[int, ...] = (4, 8, 16)
-    at: int = 50
+    at: int = 20
     """The number of permutations at which the number of players changes."""
     methods: tuple[str, ...] = METHODS
 

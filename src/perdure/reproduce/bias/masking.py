@@ -23,13 +23,13 @@ from perdure.reproduce.bias.wording import said, shown, table
 class Settings:
     """How much is measured."""
 
-    images: int = 4
+    images: int = 3
     permutations: int = 1000
     contexts: tuple[int, ...] = (30, 100, 300, 1000)
     pictured: tuple[float, ...] = (0.0, 0.01, 0.1, 0.3, 0.6)
     """Pixels in the figure, by their place among the largest mean drops."""
     cells: int = 4
-    grid_images: int = 4
+    grid_images: int = 3
     games: int = 50
     players: int = 8
     methods: tuple[str, ...] = ("gradient_x_input", "integrated_gradients", "lrp", "deepshap")

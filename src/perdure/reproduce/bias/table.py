@@ -69,19 +69,20 @@ def _mlp5(place: Place) -> Subject:
     return trained(place, "mlp5", adult(place.data_dir), training, label="mlp5-columns")
 
 
-def _on_tiny(network: str, width: int, training: Training) -> Callable[[Place], Subject]:
-    return lambda place: trained(place, network, tiny_imagenet(place.data_dir), training, width=width)
+def _on_tiny(network: str) -> Callable[[Place], Subject]:
+    return lambda place: trained(place, network, tiny_imagenet(place.data_dir), TINY, width=8)
 
 
 _INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # a table has no map at a layer
-_PLAIN = Training(epochs=20, batch_size=32, lr=0.01, momentum=0.9, milestones=(15,), decay=0.2)
+TINY = Training(epochs=20, batch_size=32, lr=0.01, momentum=0.9, milestones=(15,), decay=0.2)
 LENET = Study("lenet", "LeNet, CIFAR-10", subjects.lenet, 20, 500)
 STUDIES = (
     LENET,
     Study("resnet20", "ResNet-20, CIFAR-10", subjects.resnet20, 4, 20),
     Study("mlp5", "MLP-5, Adult", _mlp5, 100, 0, columns, exact=True, methods=_INPUT_METHODS),
-    Study("alexnet", "AlexNet, Tiny ImageNet", _on_tiny("alexnet", 16, _PLAIN), 20, 100, lambda _: "grid"),
-    Study("vgg16", "VGG-16, Tiny ImageNet", _on_tiny("vgg16", 8, _PLAIN), 10, 60, lambda _: "grid"),
+    Study("alexnet", "AlexNet of width 8, Tiny ImageNet", _on_tiny("alexnet"), 10, 60, lambda _: "grid"),
+    Study("vgg16", "VGG-16 of width 8, Tiny ImageNet", _on_tiny("vgg16"), 10, 60, lambda _: "grid"),
+    Study("resnet50", "ResNet-50 of width 8, Tiny ImageNet", _on_tiny("resnet50"), 10, 60, lambda _: "grid"),
 )
 
 

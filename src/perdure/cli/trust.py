@@ -147,6 +147,7 @@ def trust(
     and prints MeGe and ReCo with their controls, without noise on the weights and with. With a RECORD the same is asked of
     its checkpoints.
 
+    Findings about a RECORD are left in it, where perdure audit and perdure report find them.
     Run it again: finished networks, values and maps are used as they are. Exit code 1 when an explainer had to be refused.
     """
     from perdure.audit.explaining import Explaining  # noqa: PLC0415

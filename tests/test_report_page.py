@@ -309,7 +309,7 @@ def test_the_cards_answer_the_questions_of_trust(page, audit):
     assert audit.trust[0].bias.verdict.reading in first
     assert "Of 3 explainers 1 separate agreement from error better than chance" in first
     assert "the two intervals do not meet" in first
-    assert f"bias of {HOSTILE}" in hostile
+    assert f"{HOSTILE} {audit.trust[1].bias[HOSTILE].overall.mean:.4f}" in hostile
     assert "perdure trust RECORD" in naive
     assert "Networks have not been trained again" in naive
 

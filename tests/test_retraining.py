@@ -349,7 +349,6 @@ def test_figures_show_every_method_and_level(result):
 
 
 def test_the_command(perdure, tmp_path):
-    assert "--retrain" in perdure("trust", code=2).stderr
     assert "--folds 0" in perdure("trust", "--retrain", "--folds", "0", code=2).stderr
     (tmp_path / "own.py").write_text(OWN)
     options = ("--folds", 2, "--epochs", 1, "--per-fold", 10, "--method", "grad", "--noise", "10", "--per-class", 30)

@@ -12,10 +12,11 @@ from perdure.audit import Audit, Interval, TrustFindings, audit_records, audit_r
 from perdure.audit.trust_summaries import CheckpointSummary, RetrainingSummary
 from perdure.audit.trusted import CHECKPOINTS, RETRAINING, keep_findings, read_findings
 from perdure.errors import InputError
+from perdure.metrics import Trend
 from perdure.record import Recorder
 from perdure.report.answers import answers
 from perdure.report.trust import trust_tables
-from perdure.report.trust_answers import bias_words, checkpoint_words, retraining_words
+from perdure.report.trust_answers import bias_words, checkpoint_words, retraining_words, trend_words
 from tests.pages import HOSTILE, made_up_runs
 from tests.trusted import (
     made_up_bias,
@@ -85,6 +86,21 @@ def test_findings_are_left_in_the_record_and_found_by_every_audit(tmp_path):
     assert with_trust(known).trust == known.trust
 
 
+def test_a_report_shows_what_was_found_after_the_audit(perdure, tmp_path):
+    record = make_record(tmp_path / "runs/r")
+    perdure("audit", "runs")
+    perdure("report", "runs", "-o", "page.html")
+    assert "perdure trust RECORD --retrain" in (tmp_path / "page.html").read_text()
+    keep_findings(record, made_up_retraining(), made_up_checkpoints())
+    made_up_bias().save(record / "trust/bias.json")
+    perdure("report", "runs", "-o", "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Of 3 explainers 1 separate agreement from error" in page
+    assert "expected_gradients is the least biased" in page
+    assert "As noise on the weights grows, MeGe falls for 3 of 3 explainers" in page
+    assert "Not measured. To have it" not in page
+
+
 @pytest.mark.parametrize("file", [RETRAINING, CHECKPOINTS])
 def test_a_damaged_or_newer_summary_is_named(tmp_path, file):
     record = make_record(tmp_path / "r")
@@ -101,8 +117,8 @@ def test_a_damaged_or_newer_summary_is_named(tmp_path, file):
 def test_the_tables_hold_every_score(audit, tmp_path):
     found = audit.trust[0]
     written = {path.name for path in audit.tables(tmp_path)}
-    names = ("trust-bias", "trust-bias-shares", "trust-retraining", "trust-checkpoints", "trust-steps")
-    assert {f"{name}.{ending}" for name in names for ending in ("csv", "tex", "md")} <= written
+    names = ("bias", "bias-shares", "retraining", "trends", "checkpoints", "steps")
+    assert {f"trust-{name}.{ending}" for name in names for ending in ("csv", "tex", "md")} <= written
 
     def rows(name):
         return list(csv.DictReader(io.StringIO((tmp_path / f"{name}.csv").read_text())))
@@ -118,6 +134,9 @@ def test_the_tables_hold_every_score(audit, tmp_path):
     assert (chosen["S="], chosen["S≠"]) == (str(scores.same), str(scores.different))
     assert {row["noise"] for row in retrained} >= {"0 %", "30 %, top 1"}
     assert {row["explainer"] for row in retrained} >= {"constant (control)", "random (control)"}
+    trends = rows("trust-trends")
+    assert len(trends) == 5 * 2  # methods, distances; the made-up summary has a trend of one score
+    assert (trends[0]["score"], float(trends[0]["rank correlation"]), float(trends[0]["p"])) == ("MeGe", -0.9, 0.001)
     bias = rows("trust-bias")
     assert float(bias[1]["behind the least biased"]) == found.bias.verdict.rivals[0].difference
     assert bias[2]["judged at"] == "layer conv, not ranked"
@@ -188,6 +207,22 @@ def test_what_is_missing_says_what_to_run_and_chance_is_called_chance(audit):
         replace(summary, levels=(replace(level, scores={**level.scores, "lime": level.scores["random"]}),)), "l2"
     )
     assert "Maps of grad" in none[-1]
+
+
+def test_the_trend_is_told_where_there_are_levels_enough():
+    summary = made_up_retraining()
+    flat, lacking = Trend(0.0, 0.5, 2, 4, 0), Trend(math.nan, math.nan, 2, 2, 0, "a trend needs at least three levels")
+
+    def told(**trends):
+        changed = {name: {"l2": {"mege": trends.get(name, lacking)}} for name in summary.methods}
+        return trend_words(replace(summary, trends=changed), "l2")
+
+    falls = Trend(-1.0, 0.001, 2, 4, 0)
+    (sentence,) = told(lrp=falls, gradcam=flat, random=falls)
+    assert "MeGe falls for 1 of 2 explainers" in sentence
+    assert sentence.endswith(": lrp.")
+    assert told(gradcam=flat)[0].endswith("falls for 0 of 1 explainers (Page's test over folds, p < 0.05, a guide).")
+    assert told() == []
 
 
 def test_checkpoints_without_retraining_are_told_alone(audit):

@@ -14,7 +14,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from perdure.audit.controls import CONTROLS
 from perdure.cli.options import own_function
 from perdure.errors import InputError
 
@@ -128,6 +127,8 @@ def tell_bias(
 
 def print_bias(found: BiasResult, where: Path, console: Console) -> None:
     """Print the bias of every explainer and control, and the verdict."""
+    from perdure.audit.controls import CONTROLS  # noqa: PLC0415
+
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     say(
         f"Can the explanation be believed? {found.subject}: {found.samples} samples, "

@@ -85,7 +85,7 @@ Object.assign(CHARTS, {
       linePanel({
         ...basis,
         width,
-        title: "accuracy on the folds held out",
+        title: "accuracy, held-out folds",
         domain: [0, 1],
         series: [{ slot: 7, name: "mean accuracy", values: accuracy }],
         label: `Mean accuracy by noise: ${accuracy.map((value, i) => `${names[i]} % ${shown(value, 2)}`).join(", ")}.`,

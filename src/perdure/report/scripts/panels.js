@@ -7,7 +7,7 @@ function frame({ width, height, title, first, count, names, domain, inset, xLabe
   const svg = canvas(width, height, label);
   const x = scale([first, first + count - 1], [left + inset + 2, width - right - inset]);
   const y = scale(domain, [height - bottom, top]);
-  if (title) svg.append(words(fits(title, width - 10), left, 14, { class: "heading" }, hint(title)));
+  if (title) svg.append(words(fits(title, width - left), left, 14, { class: "heading" }, hint(title)));
   for (const at of ticks(...domain)) {
     svg.append(draw("path", { d: `M${left} ${y(at)}H${width - right}`, class: at === 0 ? "axis" : "grid" }));
     svg.append(words(tickText(at), left - 5, y(at) + 3.5, { class: "tick", "text-anchor": "end" }));

@@ -142,7 +142,8 @@ def _contexts(place: Place, drops: FloatArray, chosen: Settings, accuracy: float
             f"{'agrees with' if five > 0 else 'does not show'} what the paper reports for some. V itself is a mean of",
             f"reciprocals and {'grows' if last > first else 'does not grow'} with the number of contexts",
             f"({first:.3g} at {_ends(chosen)[0]}, {last:.3g} at {_ends(chosen)[1]}); where drops close to 0 are possible",
-            "it has no finite expectation, so a V is to be read with its number of contexts. The median does not have this fault.",
+            "it has no finite expectation, so a V is to be read with its number of contexts. The median does not have this",
+            "fault.",
         ),
     ]
 

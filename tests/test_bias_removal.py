@@ -132,3 +132,11 @@ def test_lines_of_controls_are_grey():
     assert np.asarray(lines["grad"].get_xdata()).tolist() == [0, 50, 100]
     assert lines["random"].get_color() == "#777777"
     assert lines["grad"].get_color() != "#777777"
+
+
+def test_pictures_keep_their_colours():
+    picture = np.full((3, 2, 2), 51.0)
+    figure = figures.removal_pictures({"grad": [picture, picture + 51]}, ["image", "25 % removed"])
+    shown = [np.asarray(panel.images[0].get_array()) for panel in figure.axes]
+    assert [float(one.min()) for one in shown] == pytest.approx([0.2, 0.4])
+    assert figure.axes[0].get_ylabel() == "grad"

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.audit.bias import METHODS, Progress, player_maps
-from perdure.audit.explaining import CONTROLS, checked_methods
-from perdure.errors import InputError
-from perdure.explain.players import pixels
+from perdure.audit.bias import METHODS, Progress
+from perdure.audit.pixel_maps import entry_of, pixel_maps
 from perdure.metrics import Interval, Missing, box_masks, inside_shares, interval, pointing_hits
 
 FloatArray = NDArray[np.float64]
@@ -48,10 +46,7 @@ class BoxResult:
     samples: int
 
     def __getitem__(self, method: str) -> BoxScores:
-        for entry in self.explainers:
-            if entry.method == method:
-                return entry
-        raise InputError(f"{method}: it was not measured; there are {', '.join(e.method for e in self.explainers)}")
+        return entry_of(self.explainers, method)
 
 
 def measure_boxes(
@@ -73,25 +68,24 @@ def measure_boxes(
 
     Boxes are left, top, right, bottom in pixels from 0, the last two exclusive. Grad-CAM's map is the enlarged one.
     """
-    if x.dim() != 4:
-        raise InputError(f"x: found shape {tuple(x.shape)}, expected images (n, channels, height, width)")
-    asked = checked_methods(methods)
-    tell = progress or (lambda *_: None)
-    sides = (x.shape[2], x.shape[3])
+    sides = (x.shape[-2], x.shape[-1])
     chance_hits, chance_share = (
         box_masks(boxes, sides, wider).mean(axis=(1, 2), dtype=np.float64) for wider in (tolerance, 0)
     )
-    players = pixels(tuple(x.shape[1:]))
-    shared: dict[str, Any] = {"background": background, "budget": budget, "layer": layer, "batch_size": batch_size}
-    found, refused = [], {}
-    order = (*asked, *CONTROLS)
-    for place, name in enumerate(order):
-        tell("explainers", place, len(order))
-        try:
-            flat = player_maps(network, x, target, name, players, seed=seed, **shared)
-        except InputError as error:
-            refused[name] = str(error)
-            continue
+    drawn, refused = pixel_maps(
+        network,
+        x,
+        target,
+        methods,
+        background=background,
+        budget=budget,
+        layer=layer,
+        seed=seed,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    found = []
+    for name, flat in drawn.items():
         maps = flat.reshape(len(x), *sides)
         hits, shares = pointing_hits(maps, boxes, tolerance), inside_shares(maps, boxes)
         found.append(
@@ -103,7 +97,6 @@ def measure_boxes(
                 share_gain=_over(shares - chance_share, seed),
             )
         )
-    tell("explainers", len(order), len(order))
     return BoxResult(tuple(found), refused, float(chance_hits.mean()), float(chance_share.mean()), tolerance, len(x))
 
 

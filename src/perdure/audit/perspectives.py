@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure.audit.bias import METHODS, Progress, player_maps
-from perdure.audit.explaining import CONTROLS, checked_methods
+from perdure.audit.pixel_maps import entry_of, pixel_maps
 from perdure.errors import InputError
 from perdure.explain import NetworkGame, quick_game
 from perdure.explain.baselines import baseline_rows
@@ -49,10 +49,7 @@ class PerspectivesResult:
     perturbations: int
 
     def __getitem__(self, method: str) -> Perspective:
-        for entry in self.explainers:
-            if entry.method == method:
-                return entry
-        raise InputError(f"{method}: it was not measured; there are {', '.join(e.method for e in self.explainers)}")
+        return entry_of(self.explainers, method)
 
 
 def measure_perspectives(
@@ -77,27 +74,27 @@ def measure_perspectives(
     Sensitivity: ``perturbations`` draws of uniform noise up to ``radius`` in the network's input units. The same squares and
     the same noise for every explainer. Grad-CAM's map is the enlarged one.
     """
-    if x.dim() != 4:
-        raise InputError(f"x: found shape {tuple(x.shape)}, expected images (n, channels, height, width)")
-    asked = checked_methods(methods)
-    tell = progress or (lambda *_: None)
+    explaining: dict[str, Any] = {
+        "background": background,
+        "budget": budget,
+        "layer": layer,
+        "batch_size": batch_size,
+    }
+    drawn, refused = pixel_maps(network, x, target, methods, seed=seed, progress=progress, **explaining)
     removed = random_squares(removals, (x.shape[2], x.shape[3]), np.random.default_rng([seed, 3]))
     drops = output_drops(network, x, target, removed, background, batch_size)
     noise = torch.from_numpy(np.random.default_rng([seed, 4]).uniform(-radius, radius, (perturbations, *x.shape))).to(x)
-    shared: dict[str, Any] = {"background": background, "budget": budget, "layer": layer, "batch_size": batch_size}
     players = pixels(tuple(x.shape[1:]))
-    found, refused = [], {}
-    order = (*asked, *CONTROLS)
-    for place, name in enumerate(order):
-        tell("explainers", place, len(order))
+    tell = progress or (lambda *_: None)
+    found = []
+    for place, (name, maps) in enumerate(drawn.items()):
+        tell("perturbed images", place, len(drawn))
+        # Only the random control follows the seed alone: it is drawn anew for every look at a sample.
+        seeds = [seed + 1 + i if name == "random" else seed for i in range(perturbations)]
         try:
-            maps = player_maps(network, x, target, name, players, seed=seed, **shared)
             moved = [
-                # Only the random control follows this seed alone: it is drawn anew for every look at a sample.
-                player_maps(
-                    network, x + one, target, name, players, seed=seed + (1 + i if name == "random" else 0), **shared
-                )
-                for i, one in enumerate(noise)
+                player_maps(network, x + one, target, name, players, seed=own, **explaining)
+                for one, own in zip(noise, seeds, strict=True)
             ]
         except InputError as error:
             refused[name] = str(error)
@@ -113,7 +110,7 @@ def measure_perspectives(
                 degenerate=int((~known).sum()),
             )
         )
-    tell("explainers", len(order), len(order))
+    tell("perturbed images", len(drawn), len(drawn))
     return PerspectivesResult(tuple(found), refused, len(x), removals, radius, perturbations)
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.audit.bias import METHODS, Progress, player_maps
-from perdure.audit.explaining import CONTROLS, checked_methods
+from perdure.audit.bias import METHODS, Progress
+from perdure.audit.pixel_maps import entry_of, pixel_maps
 from perdure.errors import InputError
 from perdure.explain.arrays import rows_per_batch
 from perdure.explain.baselines import baseline_rows
 from perdure.explain.keeping import kept_as_it_was
-from perdure.explain.players import pixels
 from perdure.metrics import Interval, area_under, interval, top_players
 
 FloatArray = NDArray[np.float64]
@@ -48,10 +46,7 @@ class RemovalResult:
     refused: dict[str, str]
 
     def __getitem__(self, method: str) -> RemovalCurves:
-        for entry in self.explainers:
-            if entry.method == method:
-                return entry
-        raise InputError(f"{method}: it was not measured; there are {', '.join(e.method for e in self.explainers)}")
+        return entry_of(self.explainers, method)
 
 
 def measure_removal(
@@ -72,31 +67,28 @@ def measure_removal(
 
     A pixel that is removed takes the background's mean. Grad-CAM's map is the enlarged one.
     """
-    if x.dim() != 4:
-        raise InputError(f"x: found shape {tuple(x.shape)}, expected images (n, channels, height, width)")
     if steps < 1:
         raise InputError(f"steps: expected at least 1, got {steps}")
-    asked = checked_methods(methods)
-    tell = progress or (lambda *_: None)
     shares = tuple(step / steps for step in range(steps + 1))
-    players = pixels(tuple(x.shape[1:]))
+    maps, refused = pixel_maps(
+        network,
+        x,
+        target,
+        methods,
+        background=background,
+        budget=budget,
+        layer=layer,
+        seed=seed,
+        batch_size=batch_size,
+        progress=progress,
+    )
     empty = baseline_rows(None, x, background)
-    shared: dict[str, Any] = {"background": background, "budget": budget, "layer": layer, "seed": seed}
-    found, refused = [], {}
-    maps: dict[str, FloatArray] = {}
-    order = (*asked, *CONTROLS)
-    for place, name in enumerate(order):
-        tell("explainers", place, len(order))
-        try:
-            maps[name] = player_maps(network, x, target, name, players, batch_size=batch_size, **shared)
-        except InputError as error:
-            refused[name] = str(error)
-            continue
+    found = []
+    for name in maps:
         gone = np.stack([_probabilities(network, x, empty, target, maps[name], s, batch_size) for s in shares], axis=1)
         come = np.stack([_probabilities(network, empty, x, target, maps[name], s, batch_size) for s in shares], axis=1)
         areas = [interval(area_under(curve), seed=seed, bounds=(0.0, 1.0)) for curve in (gone, come)]
         found.append(RemovalCurves(name, gone, come, areas[0], areas[1]))
-    tell("explainers", len(order), len(order))
     return RemovalResult(shares, tuple(found), maps, refused)
 
 

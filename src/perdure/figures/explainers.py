@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from perdure.figures.attributions import show_image
-from perdure.figures.style import colour
+from perdure.figures.style import COLOURS, colour
 
 if TYPE_CHECKING:
     from perdure.audit import Interval
+
+CONTROL_LINES = {"constant": ":", "random": "--"}
 
 
 def rank_lines(names: Sequence[str], measures: Mapping[str, Any]) -> Figure:
@@ -48,15 +49,23 @@ def _ranks(values: Any) -> Any:
 
 
 def removal_pictures(images: Mapping[str, Sequence[Any]], titles: Sequence[str]) -> Figure:
-    """The same picture with more and more of its highest pixels removed: a row for each explainer (Figure 11)."""
+    """The same picture with more and more of its highest pixels removed: a row for each explainer (Figure 11).
+
+    Pictures are (channels, height, width), 0 to 255, and keep these colours.
+    """
     rows = len(images)
     figure = Figure(figsize=(1.25 * len(titles) + 0.8, 1.25 * rows + 0.3), layout="constrained")
     panels = figure.subplots(rows, len(titles), squeeze=False)
     for row, (name, pictures) in enumerate(images.items()):
         for column, picture in enumerate(pictures):
-            show_image(panels[row, column], picture, name if column == 0 else "")
+            panel = panels[row, column]
+            shown = np.asarray(picture, dtype=np.float64).transpose(1, 2, 0) / 255
+            panel.imshow(shown if shown.shape[2] == 3 else shown.mean(axis=2), vmin=0, vmax=1, cmap="gray")
+            panel.set_xticks([])
+            panel.set_yticks([])
             if row == 0:
-                panels[row, column].set_title(titles[column], fontsize=8)
+                panel.set_title(titles[column], fontsize=8)
+        panels[row, 0].set_ylabel(name, fontsize=8)
     return figure
 
 
@@ -71,7 +80,7 @@ def removal_lines(shares: Sequence[float], curves: Mapping[str, Mapping[str, Any
                 [100 * share for share in shares],
                 values,
                 color="#777777" if control else colour(index),
-                linestyle={"constant": ":", "random": "--"}.get(name, "--") if control else "-",
+                linestyle=CONTROL_LINES.get(name, "--") if control else ("-" if index < len(COLOURS) else "-."),
                 linewidth=1.5,
                 marker="o" if len(shares) < 8 else "",
                 markersize=3,

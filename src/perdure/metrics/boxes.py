@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.metrics.arrays import FloatArray, as_floats
+from perdure.metrics.regions import share_inside
 
 
 def box_masks(boxes: Any, sides: tuple[int, int], tolerance: int = 0) -> NDArray[np.bool_]:
@@ -53,11 +54,8 @@ def inside_shares(maps: Any, boxes: Any) -> FloatArray:
     In [0, 1], higher is better. NaN for a map without any positive value.
     """
     values = as_floats(maps, "maps", ndim=3)
-    positive = np.maximum(values, 0.0)
-    total = positive.sum(axis=(1, 2))
-    own = (positive * _inside(values, boxes, 0)).sum(axis=(1, 2))
-    share: FloatArray = np.divide(own, total, out=np.full_like(total, np.nan), where=total > 0)
-    return share
+    inside = _inside(values, boxes, 0)
+    return share_inside(np.maximum(values, 0.0).reshape(len(values), -1), inside.reshape(len(values), -1))
 
 
 def _inside(values: FloatArray, boxes: Any, tolerance: int) -> NDArray[np.bool_]:

@@ -83,12 +83,14 @@ def run(place: Place) -> str:
     )
     _draw_pictures(subject, found, place)
     curves = {
-        "deletion: probability ↓": {entry.method: entry.deletion.mean(axis=0) for entry in found.explainers},
-        "insertion: probability ↑": {entry.method: entry.insertion.mean(axis=0) for entry in found.explainers},
+        "deletion: probability ↓": {SHORT[entry.method]: entry.deletion.mean(axis=0) for entry in found.explainers},
+        "insertion: probability ↑": {SHORT[entry.method]: entry.insertion.mean(axis=0) for entry in found.explainers},
     }
     figures.save(figures.removal_lines(found.shares, curves, CONTROLS), place.pictures / "bias-removal-curves.png")
     again = retrain_without_top(place, small_cifar10(place.data_dir))
-    drawn = {name: np.concatenate([[again.whole.mean()], rows.mean(axis=1)]) for name, rows in again.without.items()}
+    drawn = {
+        SHORT[name]: np.concatenate([[again.whole.mean()], rows.mean(axis=1)]) for name, rows in again.without.items()
+    }
     figures.save(
         figures.removal_lines((0.0, *again.shares), {"accuracy after retraining ↓": drawn}, CONTROLS),
         place.pictures / "bias-removal-roar.png",

@@ -8,11 +8,11 @@ import numpy as np
 
 from perdure import figures
 from perdure.figures.bias_experiments import Line, lines_with_bands
-from perdure.metrics import interval, variance_ratio
+from perdure.metrics import variance_ratio
 from perdure.reproduce.bias.experiment import Experiment, Place
 from perdure.reproduce.bias.looked_at import SHORT, FloatArray, look_at
 from perdure.reproduce.bias.subjects import lenet
-from perdure.reproduce.bias.wording import said, table
+from perdure.reproduce.bias.wording import geometric, said, table
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def run(place: Place) -> str:
     figures.save(figure, place.pictures / "bias-variance.png")
     alone = (players - 1) / (players - sizes)
     rows = [
-        [f"{size} ({share:.0%})", f"{alone[at]:.2g}", *(_geometric(row[at]) for row in found)]
+        [f"{size} ({share:.0%})", f"{alone[at]:.2g}", *(geometric(row[at], 2) for row in found)]
         for at, (size, share) in enumerate(zip(sizes, chosen.shares, strict=True))
     ]
     fixed = float(np.abs(marginals.sum(axis=2) - marginals.sum(axis=2).mean(axis=1, keepdims=True)).max())
@@ -88,11 +88,6 @@ def run(place: Place) -> str:
             _words(found, alone, chosen, names),
         ]
     )
-
-
-def _geometric(values: FloatArray) -> str:
-    logs = interval(np.log(values))
-    return f"{np.exp(logs.mean):.2g} [{np.exp(logs.low):.2g}, {np.exp(logs.high):.2g}]"
 
 
 def _words(found: FloatArray, alone: FloatArray, chosen: Settings, names: list[str]) -> str:

@@ -14,6 +14,7 @@ from perdure.audit.trusted import CHECKPOINTS, RETRAINING, keep_findings, read_f
 from perdure.errors import InputError
 from perdure.metrics import Trend
 from perdure.record import Recorder
+from perdure.report import figures
 from perdure.report.answers import answers
 from perdure.report.trust import trust_tables
 from perdure.report.trust_answers import bias_words, checkpoint_words, retraining_words, trend_words
@@ -155,12 +156,18 @@ def test_the_tables_hold_every_score(audit, tmp_path):
     assert "distance" not in page.header
 
 
-def test_the_figures_are_written(audit, tmp_path):
-    names = {path.stem for path in audit.figures(tmp_path)}
-    assert {"trust-bias", "trust-noise", "trust-checkpoints"} <= names
+def test_the_figures_show_every_explainer_and_control(audit):
+    drawn = figures(audit)
+    noise, dots = drawn["trust-noise"], drawn["trust-checkpoints"]
+    assert "trust-bias" in drawn
+    assert len(noise.axes[0].lines) == 5
+    first = audit.trust[0].retraining.levels[3].scores["lrp"]["l2-unit"]
+    assert noise.axes[0].lines[1].get_ydata()[3] == first.mege.mean
+    assert [text.get_text() for text in noise.axes[0].get_xticklabels()] == ["0", "5", "10", "30"]
+    assert len(dots.axes[0].lines) == 5 * 4  # an interval and a dot, of checkpoints and of networks trained again
     flat = replace(made_up_retraining(), levels=made_up_retraining().levels[:1])
     still = replace(audit, trust=(replace(audit.trust[0], bias=None, retraining=flat),))
-    assert not {"trust-bias", "trust-noise"} & {path.stem for path in still.figures(tmp_path / "still")}
+    assert not {"trust-bias", "trust-noise"} & set(figures(still))
 
 
 def test_the_cards_answer_with_numbers_intervals_and_readings(audit):

@@ -15,11 +15,12 @@ from perdure.audit.shapley_store import KeptShapley
 from perdure.errors import InputError
 from perdure.explain import Players
 from perdure.learners import Training
+from perdure.metrics import Bias, attribution_biases
 from perdure.reproduce.bias import subjects
 from perdure.reproduce.bias.experiment import Experiment, Place
 from perdure.reproduce.bias.published import published_tables
 from perdure.reproduce.bias.subjects import Subject, trained
-from perdure.reproduce.bias.table_text import network_section
+from perdure.reproduce.bias.table_text import lookalikes, network_section
 from perdure.tasks import Benchmark
 
 BACKGROUND = 100
@@ -108,6 +109,28 @@ def measure_study(study: Study, place: Place) -> tuple[Subject, BiasResult]:
     return subject, result
 
 
+def signed_gradient_bias(study: Study, subject: Subject, place: Place) -> Bias:
+    """Return the bias of the gradient with its sign, of the channel with the largest magnitude, on the same samples.
+
+    The paper describes its Grad by magnitudes, but nearly the same bias on both sides fits a map of both signs only.
+    """
+    x, y = subject.samples(study.samples)
+    gradient = explain.attribute(subject.network, x, y, "grad").detach()
+    signed = gradient.gather(1, gradient.abs().argmax(dim=1, keepdim=True)).flatten(1).double().numpy()
+    reference = KeptShapley(place.out / "shapley")(
+        subject.network,
+        x,
+        y,
+        background=subject.background(BACKGROUND),
+        samples=study.permutations,
+        estimator="antithetic",
+        seed=0,
+        baseline=None,
+        players=explain.pixels(tuple(x.shape[1:])),
+    )
+    return attribution_biases(signed, reference.values)
+
+
 def result_file(out: Path, network: str) -> Path:
     """Return where the bias of a network's explainers is kept."""
     return out / "bias-table" / f"{network}.json"
@@ -130,7 +153,10 @@ def run(place: Place, studies: Sequence[Study] | None = None) -> str:
         subject, result = measure_study(study, place)
         picture = f"bias-table-{study.name}.png"
         figures.save(figures.bias_bars(result), place.pictures / picture)
-        parts.append(network_section(study.title, subject.accuracy, result, published.get(study.name), picture))
+        paper = published.get(study.name)
+        parts.append(network_section(study.title, subject.accuracy, result, paper, picture))
+        if paper is not None and result.settings["players"] == "pixels":
+            parts.append(lookalikes(result, paper, signed_gradient_bias(study, subject, place).mean))
     absent = [name for name in published if name not in {study.name for study in chosen}]
     if absent:
         named = ", ".join(f"{name} (Table {published[name].number})" for name in absent)

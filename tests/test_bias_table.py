@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,26 @@ def test_the_section_holds_our_numbers_the_papers_and_their_agreement(tmp_path):
     assert result.verdict is not None
     assert result.verdict.reading in text
     assert (tmp_path / "pictures" / "bias-table-lenet.png").exists()
+
+
+def test_a_kept_bias_serves_the_same_network_only(tmp_path, monkeypatch):
+    place = Place(None, tmp_path, tmp_path, lambda *_: None)
+    study = table.Study("lenet", "Small, digits", small_subject, 3, 20, methods=("grad", "lrp"))
+    monkeypatch.setattr(table, "LENET", study)
+    _, first = table.lenet_bias(place)
+    measured = []
+
+    def again(*_):
+        measured.append(1)
+        return None, None
+
+    monkeypatch.setattr(table, "measure_study", again)
+    assert table.lenet_bias(place)[1].to_json() == first.to_json()
+    assert not measured
+    other = replace(small_subject(), accuracy=0.51)
+    monkeypatch.setattr(table, "LENET", replace(study, subject=lambda _: other))
+    table.lenet_bias(place)
+    assert measured == [1]
 
 
 def test_columns_of_the_paper_find_the_map_they_look_like(tmp_path):

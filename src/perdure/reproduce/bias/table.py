@@ -101,7 +101,7 @@ def measure_study(study: Study, place: Place) -> tuple[Subject, BiasResult]:
         players=study.players(subject),
         methods=study.methods,
         budget=BUDGET,
-        subject=study.title,
+        subject=_named(study, subject),
         tables=KeptShapley(place.out / "shapley"),
         progress=lambda what, done, total: place.progress(f"{study.title}: {what}", done, total),
     )
@@ -136,11 +136,19 @@ def result_file(out: Path, network: str) -> Path:
     return out / "bias-table" / f"{network}.json"
 
 
+def _named(study: Study, subject: Subject) -> str:
+    """Name a trained network so that another training has another name."""
+    examples = len(subject.benchmark.tasks[0].train)
+    return f"{study.title}, {examples} training examples, test accuracy {subject.accuracy:.4f}"
+
+
 def lenet_bias(place: Place) -> tuple[Subject, BiasResult]:
-    """Return the LeNet and the bias of its explainers: as it was kept, or measured now."""
-    file = result_file(place.out, LENET.name)
+    """Return the LeNet and the bias of its explainers: as it was kept of this very network, or measured now."""
+    file, subject = result_file(place.out, LENET.name), LENET.subject(place)
     if file.exists():
-        return LENET.subject(place), BiasResult.load(file)
+        kept = BiasResult.load(file)
+        if kept.subject == _named(LENET, subject) and kept.samples == LENET.samples:
+            return subject, kept
     return measure_study(LENET, place)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from perdure.audit.shapley_store import KeptShapley
 from perdure.errors import InputError
 from perdure.reproduce.bias import table
 from perdure.reproduce.bias.experiment import Place
-from perdure.reproduce.bias.published import METHODS, published_table, published_tables
+from perdure.reproduce.bias.published import METHODS, PublishedTable, published_table, published_tables
 from perdure.reproduce.bias.subjects import Subject, one_task
+from perdure.reproduce.bias.table_text import lookalikes
+from perdure.tasks import Benchmark, Examples, Task
 
 
 def small_subject(place: Place | None = None) -> Subject:
@@ -128,6 +131,64 @@ def test_the_section_holds_our_numbers_the_papers_and_their_agreement(tmp_path):
     assert result.verdict is not None
     assert result.verdict.reading in text
     assert (tmp_path / "pictures" / "bias-table-lenet.png").exists()
+
+
+def test_a_kept_bias_serves_the_same_network_only(tmp_path, monkeypatch):
+    place = Place(None, tmp_path, tmp_path, lambda *_: None)
+    study = table.Study("lenet", "Small, digits", small_subject, 3, 20, methods=("grad", "lrp"))
+    monkeypatch.setattr(table, "LENET", study)
+    _, first = table.lenet_bias(place)
+    measured = []
+
+    def again(*_):
+        measured.append(1)
+        return None, None
+
+    monkeypatch.setattr(table, "measure_study", again)
+    assert table.lenet_bias(place)[1].to_json() == first.to_json()
+    assert not measured
+    other = replace(small_subject(), accuracy=0.51)
+    monkeypatch.setattr(table, "LENET", replace(study, subject=lambda _: other))
+    table.lenet_bias(place)
+    assert measured == [1]
+
+
+def test_columns_of_the_paper_find_the_map_they_look_like(tmp_path):
+    place = Place(None, tmp_path / "out", tmp_path, lambda *_: None)
+    study = table.Study("lenet", "Small, digits", small_subject, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
+    subject, result = table.measure_study(study, place)
+    signed = table.signed_gradient_bias(study, subject, place).mean
+    constant = [[cell.mean for cell in row] for row in result["constant"].cells]
+    # A table in which Grad is our signed gradient and LRP, up to a tenth, our constant map.
+    bias = {
+        (side, share): {"grad": signed[i, j], "lrp": 1.1 * constant[i][j], "gradient_x_input": math.nan}
+        for i, share in enumerate(result.shares)
+        for j, side in enumerate(result.sides)
+    }
+    text = lookalikes(result, PublishedTable(3, "lenet", "made up", bias), signed)
+    assert "Grad to Grad with its sign by a factor of 1.00, to our Grad by" in text
+    assert "LRP to constant by a factor of 1.10, to our LRP by" in text
+    assert "GI" not in text
+
+
+def test_the_signed_gradient_keeps_the_sign_of_the_largest_channel(tmp_path):
+    layer = torch.nn.Linear(2 * 2 * 2, 2)
+    network = torch.nn.Sequential(torch.nn.Flatten(), layer).eval()
+    weight = torch.tensor([[1.0, -5.0, 2.0, 0.0, -3.0, 1.0, 2.5, 0.5]])
+    layer.weight.data.copy_(torch.cat([weight, -weight]))
+    task = Task(
+        "all",
+        (0, 1),
+        train=Examples(np.zeros((4, 2, 2, 2), np.uint8), np.array([0, 1, 0, 1])),
+        test=Examples(np.full((2, 2, 2, 2), 255, np.uint8), np.array([0, 0])),
+    )
+    benchmark = Benchmark("small", (task,), "class", 2, (0,), (0.0, 0.0), (1.0, 1.0), 0)
+    study = table.Study("lenet", "Linear", lambda _: Subject("linear", network, benchmark, 1.0), 2, 20)
+    place = Place(None, tmp_path, tmp_path, lambda *_: None)
+    found = table.signed_gradient_bias(study, study.subject(place), place)
+    # Shapley values of a linear game are the weights summed over channels; the signed map has the larger of the two.
+    expected = metrics.attribution_biases([[-3.0, -5.0, 2.5, 0.5]] * 2, [[-2.0, -4.0, 4.5, 0.5]] * 2)
+    assert found.mean == pytest.approx(expected.mean, abs=1e-5)
 
 
 def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):

@@ -15,11 +15,12 @@ from perdure.audit.shapley_store import KeptShapley
 from perdure.errors import InputError
 from perdure.explain import Players
 from perdure.learners import Training
+from perdure.metrics import Bias, attribution_biases
 from perdure.reproduce.bias import subjects
 from perdure.reproduce.bias.experiment import Experiment, Place
 from perdure.reproduce.bias.published import published_tables
 from perdure.reproduce.bias.subjects import Subject, trained
-from perdure.reproduce.bias.table_text import network_section
+from perdure.reproduce.bias.table_text import lookalikes, network_section
 from perdure.tasks import Benchmark
 
 BACKGROUND = 100
@@ -100,7 +101,7 @@ def measure_study(study: Study, place: Place) -> tuple[Subject, BiasResult]:
         players=study.players(subject),
         methods=study.methods,
         budget=BUDGET,
-        subject=study.title,
+        subject=_named(study, subject),
         tables=KeptShapley(place.out / "shapley"),
         progress=lambda what, done, total: place.progress(f"{study.title}: {what}", done, total),
     )
@@ -108,16 +109,46 @@ def measure_study(study: Study, place: Place) -> tuple[Subject, BiasResult]:
     return subject, result
 
 
+def signed_gradient_bias(study: Study, subject: Subject, place: Place) -> Bias:
+    """Return the bias of the gradient with its sign, of the channel with the largest magnitude, on the same samples.
+
+    The paper describes its Grad by magnitudes, but nearly the same bias on both sides fits a map of both signs only.
+    """
+    x, y = subject.samples(study.samples)
+    gradient = explain.attribute(subject.network, x, y, "grad").detach()
+    signed = gradient.gather(1, gradient.abs().argmax(dim=1, keepdim=True)).flatten(1).double().numpy()
+    reference = KeptShapley(place.out / "shapley")(
+        subject.network,
+        x,
+        y,
+        background=subject.background(BACKGROUND),
+        samples=study.permutations,
+        estimator="antithetic",
+        seed=0,
+        baseline=None,
+        players=explain.pixels(tuple(x.shape[1:])),
+    )
+    return attribution_biases(signed, reference.values)
+
+
 def result_file(out: Path, network: str) -> Path:
     """Return where the bias of a network's explainers is kept."""
     return out / "bias-table" / f"{network}.json"
 
 
+def _named(study: Study, subject: Subject) -> str:
+    """Name a trained network so that another training has another name."""
+    examples = len(subject.benchmark.tasks[0].train)
+    return f"{study.title}, {examples} training examples, test accuracy {subject.accuracy:.4f}"
+
+
 def lenet_bias(place: Place) -> tuple[Subject, BiasResult]:
-    """Return the LeNet and the bias of its explainers: as it was kept, or measured now."""
-    file = result_file(place.out, LENET.name)
+    """Return the LeNet and the bias of its explainers: as it was kept of this very network, or measured now."""
+    file, subject = result_file(place.out, LENET.name), LENET.subject(place)
     if file.exists():
-        return LENET.subject(place), BiasResult.load(file)
+        kept = BiasResult.load(file)
+        if kept.subject == _named(LENET, subject) and kept.samples == LENET.samples:
+            return subject, kept
     return measure_study(LENET, place)
 
 
@@ -130,7 +161,10 @@ def run(place: Place, studies: Sequence[Study] | None = None) -> str:
         subject, result = measure_study(study, place)
         picture = f"bias-table-{study.name}.png"
         figures.save(figures.bias_bars(result), place.pictures / picture)
-        parts.append(network_section(study.title, subject.accuracy, result, published.get(study.name), picture))
+        paper = published.get(study.name)
+        parts.append(network_section(study.title, subject.accuracy, result, paper, picture))
+        if paper is not None and result.settings["players"] == "pixels":
+            parts.append(lookalikes(result, paper, signed_gradient_bias(study, subject, place).mean))
     absent = [name for name in published if name not in {study.name for study in chosen}]
     if absent:
         named = ", ".join(f"{name} (Table {published[name].number})" for name in absent)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perdure.audit.bias_results import BiasResult, ExplainerBias
 from perdure.metrics import Interval, RankAgreement, rank_agreement
@@ -14,6 +15,7 @@ from perdure.reproduce.bias.published import METHODS, PublishedTable
 
 SHORT = {**METHODS, "expected_gradients": "EG (ours)", "constant": "constant", "random": "random"}
 Row = tuple[str, float]
+FloatArray = NDArray[np.float64]
 
 
 def network_section(
@@ -170,6 +172,29 @@ def _sizes(result: BiasResult, published: PublishedTable, common: Sequence[str],
         f"Ours is {np.median(ratios):.2f} times the paper's number (median; quartiles {np.quantile(ratios, 0.25):.2f} and "
         f"{np.quantile(ratios, 0.75):.2f}); {inside} of {len(ratios)} of its numbers lie in our intervals."
     )
+
+
+def lookalikes(result: BiasResult, published: PublishedTable, signed: FloatArray) -> str:
+    """Say which of our maps each column of the paper is nearest to, size and course over all rows taken together.
+
+    ``signed`` is the bias (shares, sides) of the gradient with its sign. Distance: the mean of |log(ours / theirs)|.
+    """
+    ours = {
+        SHORT[entry.method]: np.array([[cell.mean for cell in row] for row in entry.cells])
+        for entry in result.explainers
+        if entry.layer is None
+    }
+    ours["Grad with its sign"] = signed
+    said = []
+    for method, title in METHODS.items():
+        theirs = np.array([[published.at(method, side, share) for side in result.sides] for share in result.shares])
+        if title not in ours or np.isnan(theirs).any():
+            continue
+        far = {name: float(np.mean(np.abs(np.log(values / theirs)))) for name, values in ours.items()}
+        near = min(far, key=far.__getitem__)
+        own = f", to our {title} by {math.exp(far[title]):.2f}" if near != title else ""
+        said.append(f"{title} to {near} by a factor of {math.exp(far[near]):.2f}{own}")
+    return f"Which of our maps the paper's columns are nearest to (mean factor over the rows): {'; '.join(said)}."
 
 
 def _tabular(result: BiasResult) -> str:

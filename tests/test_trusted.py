@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from perdure.audit import Audit, Interval, TrustFindings, audit_records, audit_runs, with_trust
@@ -162,7 +163,7 @@ def test_the_figures_show_every_explainer_and_control(audit):
     assert "trust-bias" in drawn
     assert len(noise.axes[0].lines) == 5
     first = audit.trust[0].retraining.levels[3].scores["lrp"]["l2-unit"]
-    assert noise.axes[0].lines[1].get_ydata()[3] == first.mege.mean
+    assert np.asarray(noise.axes[0].lines[1].get_ydata())[3] == first.mege.mean
     assert [text.get_text() for text in noise.axes[0].get_xticklabels()] == ["0", "5", "10", "30"]
     assert len(dots.axes[0].lines) == 5 * 4  # an interval and a dot, of checkpoints and of networks trained again
     flat = replace(made_up_retraining(), levels=made_up_retraining().levels[:1])

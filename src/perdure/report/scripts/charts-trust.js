@@ -77,7 +77,15 @@ Object.assign(CHARTS, {
           ...basis,
           width,
           title,
-          domain: [Math.min(0, ...drawn(kind).flatMap((one) => [...one.values, ...(one.low ?? [])]).filter(known)), 1],
+          domain: [
+            Math.min(
+              0,
+              ...drawn(kind)
+                .flatMap((one) => [...one.values, ...(one.low ?? [])])
+                .filter(known),
+            ),
+            1,
+          ],
           series: drawn(kind),
           label: `${title} without noise: ${methods.map((name) => `${name} ${shown(of(name, kind)[0][0], 2)}`).join(", ")}.`,
         }),
@@ -97,7 +105,19 @@ Object.assign(CHARTS, {
       panels,
       legend: methods.map((name) => ({ slot: data.trust.slots[name], name, line: true })),
       note: `${controlNote} Bands: 95 % over samples. Distance: ${distance}.`,
-      header: ["noise, %", "accuracy", "explainer", "score", "mean", "low", "high", "p of rates", "p (Holm)", "S=", "S≠"],
+      header: [
+        "noise, %",
+        "accuracy",
+        "explainer",
+        "score",
+        "mean",
+        "low",
+        "high",
+        "p of rates",
+        "p (Holm)",
+        "S=",
+        "S≠",
+      ],
       rows: levels.flatMap((level, i) =>
         methods.flatMap((name) => {
           const scores = level.scores[name][distance];
@@ -164,7 +184,9 @@ Object.assign(CHARTS, {
       rows: found.methods.flatMap((name) => [
         ...Object.keys(kinds).map((kind) => [name, "checkpoints", kinds[kind], ...found.scores[name][distance][kind]]),
         ...Object.keys(kinds).flatMap((kind) =>
-          again[name]?.[distance] ? [[name, "networks trained again", kinds[kind], ...again[name][distance][kind]]] : [],
+          again[name]?.[distance]
+            ? [[name, "networks trained again", kinds[kind], ...again[name][distance][kind]]]
+            : [],
         ),
         [name, "checkpoints", "SHAPC", found.shapc[name], null, null],
       ]),

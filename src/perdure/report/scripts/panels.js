@@ -59,7 +59,10 @@ function whiskerPanel({ width, height = 270, names, series, floor, ...rest }) {
   const { svg, x, y } = frame({ width, height, first: 0, count: names.length, names, inset, ...rest });
   const room = (2 * inset * 0.82) / series.length;
   const path = (values, shift) =>
-    values.map((value, i) => (known(value) ? `${x(i) + shift} ${y(value)}` : null)).filter(Boolean).join("L");
+    values
+      .map((value, i) => (known(value) ? `${x(i) + shift} ${y(value)}` : null))
+      .filter(Boolean)
+      .join("L");
   if (floor) svg.append(draw("path", { d: `M${path(floor, 0)}`, class: "rule control" }, hint("noise floor")));
   series.forEach((one, place) => {
     const shift = (place - (series.length - 1) / 2) * room;

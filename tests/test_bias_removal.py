@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from perdure import figures, metrics, nets, tasks
+from perdure import explain, figures, metrics, nets, tasks
 from perdure.audit.removal import measure_removal, without_top
 from perdure.errors import InputError
 from perdure.learners import Training
@@ -124,6 +124,33 @@ def test_the_section_tells_areas_and_accuracies_after_retraining(tmp_path, monke
     assert f"Deletion falls fastest with {SHORT[first.method]}," in text
     for name in ("bias-removal", "bias-removal-curves", "bias-removal-roar"):
         assert (tmp_path / f"{name}.png").exists()
+
+
+def test_a_removal_that_makes_the_task_easier_is_called_a_leak():
+    again = removal.Retraining(
+        np.array([0.5]),
+        {"grad": np.array([[0.52], [0.4], [0.3]]), "random": np.array([[0.4], [0.3], [0.2]])},
+        (0.25, 0.5, 0.75),
+        5,
+        1000,
+    )
+    # A difference of two shares of 1000 has a standard error of .022.
+    assert removal._leak(again) == "No removal makes the task easier than whole images."
+    again.without["grad"][1] = 0.6
+    assert "With the pixels of Grad gone" in removal._leak(again)
+
+
+def test_maps_for_retraining_are_of_the_class_the_network_decides_for():
+    subject = Subject(
+        "small", nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval(), digits(), 0.5
+    )
+    found = removal._all_maps(subject, "gradient_x_input", train=False)
+    test = subject.benchmark.tasks[0].test
+    x, _ = subject.samples(len(test))
+    with torch.no_grad():
+        predicted = subject.network(x).argmax(1)
+    expected = explain.attribute(subject.network, x, predicted, "gradient_x_input", reduce="pixels").flatten(1)
+    assert found == pytest.approx(expected.detach().double().numpy(), abs=1e-6)
 
 
 def test_lines_of_controls_are_grey():

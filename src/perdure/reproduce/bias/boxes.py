@@ -19,16 +19,16 @@ from perdure.reproduce.bias.subjects import Subject, trained
 from perdure.reproduce.bias.table import tiny_imagenet
 from perdure.reproduce.bias.table_text import SHORT
 
-TRAINING = Training(epochs=15, batch_size=32, lr=0.01, momentum=0.9, milestones=(11,), decay=0.2)
+TRAINING = Training(epochs=10, batch_size=32, lr=0.01, momentum=0.9, milestones=(7,), decay=0.2)
 
 
 @dataclass(frozen=True)
 class Settings:
     """Sizes of the measurement; the tolerance is 15 of 224 pixels, as in the pointing game, at 64."""
 
-    images: int = 200
-    budget: int = 100
-    background: int = 50
+    images: int = 60
+    budget: int = 50
+    background: int = 20
     tolerance: int = 4
     training: Training = TRAINING
 

@@ -22,9 +22,9 @@ NAMES = ("bias", "infidelity", "sensitivity", "sparsity")
 class Settings:
     """Sizes of the comparison."""
 
-    samples: int = 10
+    samples: int = 8
     removals: int = 300
-    perturbations: int = 5
+    perturbations: int = 3
     radius: float = 0.02
     budget: int = BUDGET
 

@@ -368,6 +368,8 @@ def test_the_command_trains_a_network_when_there_is_none(perdure):
     assert BiasResult.from_json(told).samples == 4
     again = json.loads(perdure(*words, "--permutations", 20, "--method", "grad", "--json").stdout)["bias"]
     assert again == told
+    # The network that was trained only to be asked about is no run of the user's.
+    assert "no record" in perdure("audit", ".", code=2).stderr
 
 
 def test_a_refused_explainer_is_named_and_the_exit_code_says_so(perdure):

@@ -85,6 +85,8 @@ def trained_record(
 
     from perdure import learners, tasks  # noqa: PLC0415
     from perdure.cli.progress import RunProgress  # noqa: PLC0415
+    from perdure.record.files import write_atomically  # noqa: PLC0415
+    from perdure.record.schema import ASIDE  # noqa: PLC0415
 
     data = tasks.load(benchmark or "split-digits", per_class=per_class, data_dir=data_dir)
     protocol = learners.protocol_for(data)
@@ -96,6 +98,8 @@ def trained_record(
         training=replace(protocol.training, **given),
         seed=seed,
     )
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / ASIDE, b"networks of perdure trust\n")
     folder = out / f"{data.name}-{network or protocol.network}-seed-{seed}"
     with RunProgress("training", Console(stderr=True), tells_tasks=False) as progress:
         learners.execute(run, folder, progress)

@@ -113,8 +113,11 @@ def test_context_instability_hand_worked():
     assert found.v[0] == pytest.approx((2 + 1 + 1.5) / 3)
     assert found.v[1] == math.inf
     assert found.median == pytest.approx([1.5, 2.0])
-    wild = metrics.context_instability(np.array([[11.0], [-1.0], [-1.0], [-1.0], [-1.0], [-1.0]]))
-    assert (wild.beyond_five[0], wild.opposite[0]) == (pytest.approx(1 / 6), pytest.approx(5 / 6))
+    # Mean drops of 1 and -1: one context of four is 5.5 times that, another has the other sign.
+    wild = np.array([5.5, -3.5, 1.0, 1.0])
+    found = metrics.context_instability(np.stack([wild, -wild], axis=1))
+    assert found.beyond_five == pytest.approx([0.25, 0.25])
+    assert found.opposite == pytest.approx([0.25, 0.25])
 
 
 def test_marginals_of_a_network_average_to_its_shapley_values():

@@ -27,7 +27,7 @@ class Settings:
 
     images: int = 16
     """Test pictures that are drawn; those with the pattern, about half, are explained."""
-    permutations: int = 100
+    permutations: int = 60
     side: int = 8
     pictured: int = 3
     training: Training = TRAINING
@@ -86,7 +86,7 @@ def _words(
                 "outside the pattern does not count as attribution.",
             ),
             table(
-                ["", "share of |Shapley| inside the pattern"],
+                ["", "share of the Shapley values' size inside the pattern"],
                 [
                     ["paper", f"{PAPER}"],
                     ["ours", shown(plain)],
@@ -97,9 +97,8 @@ def _words(
             said(
                 f"The corrected share is {'below' if outside else 'not certainly below'} 1, so the network",
                 f"{'uses' if outside else 'may not use'} more than the pattern,",
-                f"{'as' if outside else 'while'} the paper says; the plain share is",
-                f"{corrected.mean - plain.mean:+.3f} away from the corrected one, which is what noise makes of it at this",
-                "number of permutations. Within the pattern the values differ by",
+                f"{'as' if outside else 'while'} the paper says; sampling noise at this number of permutations moves the share",
+                f"by {plain.mean - corrected.mean:+.3f}. Within the pattern the values differ by",
                 f"{float(np.mean(spread)):.2g} of their mean size (standard deviation): not all of its pixels count alike.",
             ),
         ]

@@ -215,6 +215,18 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
     assert ("which agrees" if agrees else "which does not agree") in text
 
 
+def test_a_network_without_data_does_not_cost_the_others(tmp_path):
+    place = Place(tmp_path, tmp_path / "out", tmp_path, lambda *_: None)
+    good = table.Study("lenet", "Small, digits", small_subject, 2, 20, methods=("grad", "lrp"))
+    bad = replace(good, name="mlp5", title="Table", subject=lambda place: table.adult(place.data_dir))  # type: ignore[arg-type, return-value]
+    text = table.run(place, [good, bad])
+    assert "### Table\n\nNot run: " in text
+    assert "adult.data" in text
+    assert "### Small, digits\n\nTest accuracy 0.500" in text
+    with pytest.raises(InputError, match=r"adult\.data"):
+        table.run(place, [bad])
+
+
 def test_missing_data_are_named(tmp_path):
     for read in (table.adult, table.tiny_imagenet):
         with pytest.raises(InputError, match="--data-dir"):

@@ -125,8 +125,8 @@ def report(errors: dict[tuple[str, int], list[FloatArray]], seconds: dict[str, f
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=4)
-    parser.add_argument("--permutations", type=int, default=320, help="of each estimator and image")
-    parser.add_argument("--truth", type=int, default=600, help="antithetic permutations of the true bias, an image")
+    parser.add_argument("--images", type=int, default=3)
+    parser.add_argument("--permutations", type=int, default=160, help="of each estimator and image")
+    parser.add_argument("--truth", type=int, default=400, help="antithetic permutations of the true bias, an image")
     given = parser.parse_args()
     main(given.images, given.permutations, given.truth)

@@ -82,7 +82,7 @@ def test_deepshap_experiment(tmp_path, monkeypatch):
     run_experiment(deepshap.EXPERIMENT, place)
     text = (place.out / "sections" / "bias-deepshap.md").read_text()
     looked = look_at(place, subject, 2)
-    halves = [looked.marginals(10).mean(axis=1), looked.marginals(10, paired=True, seed=1).mean(axis=1)]
+    halves = [looked.marginals(10)[:, at::2].mean(axis=1) for at in range(2)]
     found = metrics.map_agreement(looked.maps(("deepshap",))[0], (halves[0] + halves[1]) / 2)
     assert f"| DeepSHAP, 100 backgrounds | {found.cosine.mean():.2g} [" in text
     assert f"{metrics.map_agreement(*halves).error.mean():.2g} [" in text

@@ -143,6 +143,51 @@ def test_under_the_null_small_p_values_of_clustered_distances_are_rare():
     assert np.mean(np.array(values) <= 0.1) < 0.3
 
 
+def test_the_p_value_counts_the_true_labels_among_its_relabellings_and_ties_as_reached():
+    apart = metrics.retraining_scores(np.arange(60.0), 100 + np.arange(60.0))
+    assert (apart.p_value, apart.permutations) == (1 / 1000, 999)
+    equal = metrics.retraining_scores(np.ones(20), np.ones(20), np.arange(20), 20 + np.arange(20))
+    assert equal.p_value == 1
+
+
+def test_intervals_are_as_wide_as_those_of_a_plain_bootstrap():
+    """Each score of 400 plain resamples of the distances, the loop that the multinomial draws stand for."""
+    rng = np.random.default_rng(6)
+    values, near = 0.3 * rng.random(120), np.arange(120) < 70
+    values[~near] += 0.05
+    found = metrics.retraining_scores(values[near], values[~near])
+    drawn = [rng.integers(0, 120, 120) for _ in range(400)]
+    scores = [metrics.pair_scores(values[rows][near[rows]], values[rows][~near[rows]]) for rows in drawn]
+    for name in ("mege", "mege_distance", "reco_rate"):
+        low, high = np.quantile([getattr(one, name) for one in scores], [0.025, 0.975])
+        interval = getattr(found, name)
+        assert interval.high - interval.low == pytest.approx(high - low, rel=0.15)
+        assert interval.low < interval.mean < interval.high
+    # Without any signal the shifted bootstrap of the rate form would end below 0, where it cannot be.
+    chance = metrics.retraining_scores(rng.random(30), rng.random(30) - 0.2).reco_rate
+    assert chance.low == 0
+
+
+def test_the_precision_form_is_found_at_the_outermost_distances_of_a_large_set():
+    """The thirty nearest and the thirty furthest of 4,000 distances are all of S=: the best threshold is the thirtieth."""
+    values = np.linspace(0, 1, 4000)
+    near = np.arange(4000) % 2 == 0
+    near[:30] = near[-30:] = True
+    found = metrics.retraining_scores(values[near], values[~near])
+    assert found.plain.precision_threshold == values[30]  # the next even place is of S= too
+    assert found.reco_precision.mean == pytest.approx((~near).sum() / (4000 - 31))
+    assert found.reco_precision.high - found.reco_precision.low < 0.1
+
+
+def test_a_large_set_with_samples_is_drawn_less_often(monkeypatch):
+    rng = np.random.default_rng(7)
+    same, different, ids = rng.random(50), rng.random(50), np.arange(50)
+    assert metrics.retraining_scores(same, different, ids, ids).permutations == 999
+    monkeypatch.setattr("perdure.metrics.retraining.MANY", 60)
+    assert metrics.retraining_scores(same, different, ids, ids).permutations == 199
+    assert metrics.retraining_scores(same, different).permutations == 999
+
+
 def test_the_trend_falls_stands_or_lacks_a_level():
     falling = np.array([[0.9, 0.7, 0.5, 0.2], [0.8, 0.6, 0.5, 0.4], [0.9, 0.8, 0.3, 0.1]])
     found = metrics.trend_test(falling)

@@ -57,6 +57,8 @@ def test_latex_and_markdown_keep_special_letters():
     assert r"\#1 \textasciitilde{} \$x\textasciicircum{}2\$ \textbackslash{}n & -- \\" in table.latex()
     assert r"| a_b | x\|y |" in table.markdown()
     assert table.latex().count("{lr}") == 1
+    tiny = Table("t", "title", ("p",), ((0.0004,), (0.0006,), (0.0,)))
+    assert tiny.markdown().splitlines()[2:] == ["| &lt;0.001 |", "| 0.001 |", "| 0.000 |"]
 
 
 def test_a_benchmark_column_appears_only_where_there_are_several():

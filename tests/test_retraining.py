@@ -1,6 +1,7 @@
 """Do explanations survive retraining? Folds, noise, controls, checkpoints, the cache and the command."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -65,6 +66,12 @@ def test_folds_divide_the_data_into_equal_parts():
     assert len(run.benchmark.tasks[0].train) == 90
     held = {one.tobytes() for one in run.benchmark.tasks[0].test.x}
     assert not held & {one.tobytes() for one in run.benchmark.tasks[0].train.x}
+    # Every network starts from its own seed, and is compared on backgrounds that are not in the fold.
+    assert len({plan.run(fold).seed for fold in range(4)}) == 4
+    outside = {one.tobytes() for one in plan.inputs(np.setdiff1d(np.arange(120), plan.rows(2))).numpy()}
+    assert {one.tobytes() for one in plan.background(2, 20).numpy()} <= outside
+    assert replace(plan, training=QUICK).key != plan.key
+    assert replace(plan, seed=1).key != plan.key
     # A user's images reach the network as they are.
     assert torch.allclose(plan.inputs(np.arange(5)), torch.from_numpy(blobs()[0][:5]), atol=1e-6)
     with pytest.raises(InputError, match="folds: expected 2 to 40"):
@@ -117,6 +124,30 @@ def test_identical_models_give_mege_1_and_no_reco():
         assert np.isnan(found.reco_precision.mean)
 
 
+def test_errors_class_by_class_by_hand():
+    """Two right models at 1, 2 and 2; a wrong one says the second class at 2 (a tie) and the third at 5."""
+    first, second = np.array([0, 0, 0, 1, 0, 0, 1]), np.array([0, 0, 0, 0, 2, 1, 1])
+    table = Pairs(
+        sample=np.arange(7),
+        group=np.array([0, 0, 0, 1, 1, 1, 1]),
+        first=np.zeros(7, int),
+        second=np.ones(7, int),
+        label=np.zeros(7, int),
+        first_predicted=first,
+        second_predicted=second,
+        distances={"l2": np.array([1.0, 2, 2, 2, 5, math.nan, math.nan])},
+    )
+    matrix = table.classes("l2", 3)
+    assert matrix.pairs[0].tolist() == [3, 1, 1]
+    assert matrix.distance[0].tolist() == pytest.approx([5 / 3, 2, 5])
+    # 2 is above one of {1, 2, 2} and ties with two: (1 + 2 / 2) / 3.
+    assert matrix.separation[0, 1:].tolist() == pytest.approx([2 / 3, 1])
+    assert table.degenerate("l2") == 1  # the last pair is of two wrong models: it belongs to neither set
+    scores = table.scores_where("l2", slice(None))
+    assert (scores.same, scores.different) == (3, 2)
+    assert [(one.same, one.different) for one in table.by_group("l2").values()] == [(3, 0), (0, 2)]
+
+
 def test_a_fold_without_both_kinds_of_pairs_is_reported(result):
     pairs = result.stages[0].pairs["grad"]
     first = pairs.group == 0
@@ -162,6 +193,11 @@ def test_noise_of_nothing_changes_nothing_and_noise_is_as_large_as_it_says():
     before = network.state_dict()
     difference = moved["0.weight"] - before["0.weight"]
     assert float(difference.std() / before["0.weight"].std()) == pytest.approx(0.3, rel=0.05)
+    # Layers of one shape are moved apart.
+    twins = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    twins[1].load_state_dict(twins[0].state_dict())
+    apart = with_noise(twins, Noise(0.3), seed=1).state_dict()
+    assert not torch.equal(apart["0.weight"], apart["1.weight"])
     assert torch.equal(moved["3.bias"], before["3.bias"])  # one element
     assert torch.equal(moved["1.running_mean"], before["1.running_mean"])
     assert torch.equal(moved["1.weight"], before["1.weight"])  # all ones: it has no spread
@@ -313,7 +349,6 @@ def test_figures_show_every_method_and_level(result):
 
 
 def test_the_command(perdure, tmp_path):
-    assert "--retrain" in perdure("trust", code=2).stderr
     assert "--folds 0" in perdure("trust", "--retrain", "--folds", "0", code=2).stderr
     (tmp_path / "own.py").write_text(OWN)
     options = ("--folds", 2, "--epochs", 1, "--per-fold", 10, "--method", "grad", "--noise", "10", "--per-class", 30)

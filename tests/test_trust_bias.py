@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,17 +12,19 @@ from scipy import stats
 from torch import nn
 
 from perdure import explain, learners, metrics, tasks
-from perdure.audit import bias_records, measure_bias, record_bias, shapc, shapley_store
+from perdure.audit import bias_records, measure_bias, record_bias, shapc
 from perdure.audit.bias_results import BiasResult, explainer_bias, verdict_of
+from perdure.audit.samples import BenchmarkData
 from perdure.errors import InputError
 from tests.checkpoints import SIDE, Net, net, samples
 
-CONV = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(27, 4))
+HEAD = nn.Linear(27, 4)
+CONV = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), HEAD)
 X = torch.from_numpy(samples(0)[0][:6])
 BACKGROUND = torch.from_numpy(samples(1)[0])
 
 
-def linear(seed: int = 0) -> nn.Module:
+def linear(seed: int = 0) -> nn.Sequential:
     torch.manual_seed(seed)
     return nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 4))
 
@@ -49,7 +52,9 @@ def test_a_samples_values_do_not_depend_on_its_company():
 def test_exact_values_have_no_error():
     model, grid = linear(), torch.arange(SIDE * SIDE).reshape(1, SIDE, SIDE) // 12
     table = explain.shapley_table(model, X, 2, background=BACKGROUND, estimator="exact", players=grid)
-    weights = model[1].weight[2].detach().reshape(SIDE, SIDE)
+    (_, last) = model
+    assert isinstance(last, nn.Linear)
+    weights = last.weight[2].detach().reshape(SIDE, SIDE)
     parts = ((X - BACKGROUND.mean(0)) * weights).reshape(6, 3, 12).sum(2)
     assert table.values == pytest.approx(parts.numpy(), abs=1e-5)
     assert (table.stderr == 0).all()
@@ -66,7 +71,7 @@ def test_grad_cam_is_judged_at_the_positions_of_its_layer():
     # Behind the pooling all is linear: a position's Shapley value is its weights times its difference from the mean.
     with torch.no_grad():
         at, mean = CONV[:3](X), CONV[:3](BACKGROUND).mean(0)
-        weights = CONV[4].weight[torch.from_numpy(target)].reshape(6, 3, 3, 3)
+        weights = HEAD.weight[torch.from_numpy(target)].reshape(6, 3, 3, 3)
         expected = ((at - mean) * weights).sum(1).flatten(1)
     assert table.values == pytest.approx(expected.numpy(), abs=1e-5)
     own = LayerGradCam(CONV, CONV[2]).attribute(X, target=torch.from_numpy(target), relu_attributions=True)
@@ -183,6 +188,12 @@ def entry(method, values, layer=None):
     return explainer_bias(method, given, 0, layer)
 
 
+def judged(*explainers):
+    found = verdict_of(explainers)
+    assert found is not None
+    return found
+
+
 def test_a_verdict_is_safe_only_when_every_other_is_behind():
     rng = np.random.default_rng(0)
     base = rng.uniform(0.1, 0.2, 12)
@@ -191,26 +202,26 @@ def test_a_verdict_is_safe_only_when_every_other_is_behind():
         entry("lrp", base + rng.normal(0, 0.05, 12)),
         entry("lime", base + rng.uniform(0.1, 0.2, 12)),
     )
-    control = entry("random", base + 0.5)
-    safe = verdict_of([low, far, control])
+    control = entry("random", base + rng.uniform(0.4, 0.6, 12))
+    safe = judged(low, far, control)
     assert (safe.least, safe.safe) == ("grad", True)
     assert "least biased" in safe.reading
-    gaps = far.samples[:, 0, 0] - low.samples[:, 0, 0]
-    plain = [stats.ttest_1samp(gaps, 0).pvalue, 0.0]
+    gaps, others = (one.samples[:, 0, 0] - low.samples[:, 0, 0] for one in (far, control))
+    plain = [stats.ttest_1samp(one, 0).pvalue for one in (gaps, others)]
     assert [rival.p for rival in safe.rivals] == pytest.approx(metrics.holm(plain))
     assert safe.rivals[0].difference == pytest.approx(gaps.mean())
-    open_verdict = verdict_of([low, close, far, control])
+    open_verdict = judged(low, close, far, control)
     assert not open_verdict.safe
     assert "cannot be told from" in open_verdict.reading
 
 
 def test_a_verdict_does_not_trust_one_sample_controls_or_other_players():
-    one = verdict_of([entry("grad", [0.1]), entry("lrp", [0.3])])
+    one = judged(entry("grad", [0.1]), entry("lrp", [0.3]))
     assert (one.least, one.safe) == ("grad", False)
-    best_is_control = verdict_of([entry("grad", [0.2, 0.21, 0.22]), entry("constant", [0.1, 0.11, 0.1])])
+    best_is_control = judged(entry("grad", [0.2, 0.21, 0.22]), entry("constant", [0.1, 0.11, 0.1]))
     assert (best_is_control.least, best_is_control.safe) == ("grad", False)
     assert "constant" in best_is_control.reading
-    layer = verdict_of([entry("gradcam", [0.0, 0.0], "conv"), entry("grad", [0.2, 0.3])])
+    layer = judged(entry("gradcam", [0.0, 0.0], "conv"), entry("grad", [0.2, 0.3]))
     assert layer.least == "grad"
     assert layer.rivals == ()
     assert "the only explainer" in layer.reading
@@ -218,7 +229,7 @@ def test_a_verdict_does_not_trust_one_sample_controls_or_other_players():
 
 
 def test_degenerate_maps_are_left_out_of_pairs():
-    holes = verdict_of([entry("grad", [0.1, math.nan, 0.12, 0.1]), entry("lrp", [0.3, 0.3, math.nan, 0.33])])
+    holes = judged(entry("grad", [0.1, math.nan, 0.12, 0.1]), entry("lrp", [0.3, 0.3, math.nan, 0.33]))
     assert holes.rivals[0].difference == pytest.approx(np.mean([0.2, 0.23]))
     assert entry("grad", [math.nan, math.nan]).overall.reason is not None
 
@@ -259,7 +270,12 @@ def test_a_record_keeps_what_was_measured(record, monkeypatch):
     assert (record / "trust" / "bias.json").exists()
     calls = []
     real = explain.shapley_table
-    monkeypatch.setattr(shapley_store.explain, "shapley_table", lambda *a, **k: calls.append(1) or real(*a, **k))
+
+    def counted(*arguments, **options):
+        calls.append(1)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(explain, "shapley_table", counted)
     assert record_bias(record, **OPTIONS).to_json() == found.to_json()
     assert not calls
     more = record_bias(record, **{**OPTIONS, "methods": ["grad", "lrp"]})
@@ -275,7 +291,7 @@ def test_a_record_keeps_what_was_measured(record, monkeypatch):
 
 def test_samples_come_from_all_tasks_learned_so_far(record):
     data = tasks.load("split-digits", tasks=2, per_class=20)
-    source = bias_records.BenchmarkData(data, "cpu")
+    source = BenchmarkData(data, "cpu")
     asked = bias_records._Asked.of(source, [0, 1], 7, 5, 0, "cpu")
     assert [(asked.y < 5).sum(), (asked.y >= 5).sum()] == [4, 3]
     assert len(asked.background) == 5
@@ -308,6 +324,7 @@ def test_the_command_prints_a_table_and_json(record, perdure, tmp_path):
     found = BiasResult.load(record / "trust" / "bias.json")
     assert f"{found['grad'].overall.mean:.4f}" in printed
     assert "random (control)" in printed
+    assert found.verdict is not None
     assert found.verdict.reading in printed.replace("\n", " ")
     assert "<svg" in (tmp_path / "bias.svg").read_text()
     told = json.loads(perdure(*words, "--method", "grad", "--json", "--shapc").stdout)
@@ -335,7 +352,7 @@ def test_the_command_takes_a_network_of_ones_own(tmp_path, perdure):
     assert "Judged by exact Shapley values" in perdure(*words, "--data", "own.py:data").stdout
     found = BiasResult.load(tmp_path / "kept" / "bias.json")
     assert found.samples == 4
-    space: dict = {}
+    space: dict[str, Any] = {}
     exec(OWN, space)
     torch.save({"model": space["make"]((4,), 2).state_dict()}, tmp_path / "weights.pt")
     perdure(*words, "--data", "own.py:data", "--weights", "weights.pt")
@@ -351,6 +368,8 @@ def test_the_command_trains_a_network_when_there_is_none(perdure):
     assert BiasResult.from_json(told).samples == 4
     again = json.loads(perdure(*words, "--permutations", 20, "--method", "grad", "--json").stdout)["bias"]
     assert again == told
+    # The network that was trained only to be asked about is no run of the user's.
+    assert "no record" in perdure("audit", ".", code=2).stderr
 
 
 def test_a_refused_explainer_is_named_and_the_exit_code_says_so(perdure):

@@ -13,10 +13,12 @@ from perdure.audit import Audit, Interval, TrustFindings, audit_records, audit_r
 from perdure.audit.trust_summaries import CheckpointSummary, RetrainingSummary
 from perdure.audit.trusted import CHECKPOINTS, RETRAINING, keep_findings, read_findings
 from perdure.errors import InputError
+from perdure.metrics import Trend
 from perdure.record import Recorder
+from perdure.report import figures
 from perdure.report.answers import answers
 from perdure.report.trust import trust_tables
-from perdure.report.trust_answers import bias_words, checkpoint_words, retraining_words
+from perdure.report.trust_answers import bias_words, checkpoint_words, retraining_words, trend_words
 from tests.pages import HOSTILE, made_up_runs
 from tests.trusted import (
     made_up_bias,
@@ -86,6 +88,21 @@ def test_findings_are_left_in_the_record_and_found_by_every_audit(tmp_path):
     assert with_trust(known).trust == known.trust
 
 
+def test_a_report_shows_what_was_found_after_the_audit(perdure, tmp_path):
+    record = make_record(tmp_path / "runs/r")
+    perdure("audit", "runs")
+    perdure("report", "runs", "-o", "page.html")
+    assert "perdure trust RECORD --retrain" in (tmp_path / "page.html").read_text()
+    keep_findings(record, made_up_retraining(), made_up_checkpoints())
+    made_up_bias().save(record / "trust/bias.json")
+    perdure("report", "runs", "-o", "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Of 3 explainers 1 separate agreement from error" in page
+    assert "expected_gradients is the least biased" in page
+    assert "As noise on the weights grows, MeGe falls for 3 of 3 explainers" in page
+    assert "Not measured. To have it" not in page
+
+
 @pytest.mark.parametrize("file", [RETRAINING, CHECKPOINTS])
 def test_a_damaged_or_newer_summary_is_named(tmp_path, file):
     record = make_record(tmp_path / "r")
@@ -102,8 +119,8 @@ def test_a_damaged_or_newer_summary_is_named(tmp_path, file):
 def test_the_tables_hold_every_score(audit, tmp_path):
     found = audit.trust[0]
     written = {path.name for path in audit.tables(tmp_path)}
-    names = ("trust-bias", "trust-bias-shares", "trust-retraining", "trust-checkpoints", "trust-steps")
-    assert {f"{name}.{ending}" for name in names for ending in ("csv", "tex", "md")} <= written
+    names = ("bias", "bias-shares", "retraining", "trends", "checkpoints", "steps")
+    assert {f"trust-{name}.{ending}" for name in names for ending in ("csv", "tex", "md")} <= written
 
     def rows(name):
         return list(csv.DictReader(io.StringIO((tmp_path / f"{name}.csv").read_text())))
@@ -119,6 +136,9 @@ def test_the_tables_hold_every_score(audit, tmp_path):
     assert (chosen["S="], chosen["S≠"]) == (str(scores.same), str(scores.different))
     assert {row["noise"] for row in retrained} >= {"0 %", "30 %, top 1"}
     assert {row["explainer"] for row in retrained} >= {"constant (control)", "random (control)"}
+    trends = rows("trust-trends")
+    assert len(trends) == 5 * 2  # methods, distances; the made-up summary has a trend of one score
+    assert (trends[0]["score"], float(trends[0]["rank correlation"]), float(trends[0]["p"])) == ("MeGe", -0.9, 0.001)
     bias = rows("trust-bias")
     assert float(bias[1]["behind the least biased"]) == found.bias.verdict.rivals[0].difference
     assert bias[2]["judged at"] == "layer conv, not ranked"
@@ -137,12 +157,18 @@ def test_the_tables_hold_every_score(audit, tmp_path):
     assert "distance" not in page.header
 
 
-def test_the_figures_are_written(audit, tmp_path):
-    names = {path.stem for path in audit.figures(tmp_path)}
-    assert {"trust-bias", "trust-noise", "trust-checkpoints"} <= names
+def test_the_figures_show_every_explainer_and_control(audit):
+    drawn = figures(audit)
+    noise, dots = drawn["trust-noise"], drawn["trust-checkpoints"]
+    assert "trust-bias" in drawn
+    assert len(noise.axes[0].lines) == 5
+    first = audit.trust[0].retraining.levels[3].scores["lrp"]["l2-unit"]
+    assert np.asarray(noise.axes[0].lines[1].get_ydata())[3] == first.mege.mean
+    assert [text.get_text() for text in noise.axes[0].get_xticklabels()] == ["0", "5", "10", "30"]
+    assert len(dots.axes[0].lines) == 5 * 4  # an interval and a dot, of checkpoints and of networks trained again
     flat = replace(made_up_retraining(), levels=made_up_retraining().levels[:1])
     still = replace(audit, trust=(replace(audit.trust[0], bias=None, retraining=flat),))
-    assert not {"trust-bias", "trust-noise"} & {path.stem for path in still.figures(tmp_path / "still")}
+    assert not {"trust-bias", "trust-noise"} & set(figures(still))
 
 
 def test_the_cards_answer_with_numbers_intervals_and_readings(audit):
@@ -191,6 +217,22 @@ def test_what_is_missing_says_what_to_run_and_chance_is_called_chance(audit):
     assert "Maps of grad" in none[-1]
 
 
+def test_the_trend_is_told_where_there_are_levels_enough():
+    summary = made_up_retraining()
+    flat, lacking = Trend(0.0, 0.5, 2, 4, 0), Trend(math.nan, math.nan, 2, 2, 0, "a trend needs at least three levels")
+
+    def told(**trends):
+        changed = {name: {"l2": {"mege": trends.get(name, lacking)}} for name in summary.methods}
+        return trend_words(replace(summary, trends=changed), "l2")
+
+    falls = Trend(-1.0, 0.001, 2, 4, 0)
+    (sentence,) = told(lrp=falls, gradcam=flat, random=falls)
+    assert "MeGe falls for 1 of 2 explainers" in sentence
+    assert sentence.endswith(": lrp.")
+    assert told(gradcam=flat)[0].endswith("falls for 0 of 1 explainers (Page's test over folds, p < 0.05, a guide).")
+    assert told() == []
+
+
 def test_checkpoints_without_retraining_are_told_alone(audit):
     alone = replace(audit.trust[0], retraining=None, bias=None)
     told = answers(replace(audit, trust=(alone,)), audit.learners[0])[4]
@@ -224,4 +266,3 @@ def test_a_hostile_explainer_stays_text_in_latex_and_markdown(tmp_path):
     replace(audit_runs(runs), trust=(found,)).tables(tmp_path)
     assert "<script" not in (tmp_path / "trust-bias.md").read_text()
     assert r"\textless{}/script\textgreater{}" in (tmp_path / "trust-retraining.tex").read_text()
-    assert np.isfinite(found.bias.explainers[0].overall.mean)

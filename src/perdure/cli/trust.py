@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from perdure.audit.stability_settings import LEAST_BIASED
 from perdure.cli.bars import make_bar
 from perdure.cli.options import own_function
 from perdure.cli.trust_bias import OwnNetwork, bias_of_own, tell_bias, trained_record
@@ -148,6 +147,7 @@ def trust(
     and prints MeGe and ReCo with their controls, without noise on the weights and with. With a RECORD the same is asked of
     its checkpoints.
 
+    Findings about a RECORD are left in it, where perdure audit and perdure report find them.
     Run it again: finished networks, values and maps are used as they are. Exit code 1 when an explainer had to be refused.
     """
     from perdure.audit.explaining import Explaining  # noqa: PLC0415
@@ -222,6 +222,7 @@ def _bias_of_record(
     from perdure.audit import record_bias  # noqa: PLC0415
     from perdure.audit import shapc as audit_shapc  # noqa: PLC0415
     from perdure.audit.bias_results import FILE  # noqa: PLC0415
+    from perdure.audit.stability_settings import LEAST_BIASED  # noqa: PLC0415
 
     with Bar(Console(stderr=True)) as bar:
         place = None if step is None else step - 1

@@ -14,7 +14,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from perdure.audit.controls import CONTROLS
 from perdure.cli.options import own_function
 from perdure.errors import InputError
 
@@ -86,6 +85,8 @@ def trained_record(
 
     from perdure import learners, tasks  # noqa: PLC0415
     from perdure.cli.progress import RunProgress  # noqa: PLC0415
+    from perdure.record.files import write_atomically  # noqa: PLC0415
+    from perdure.record.schema import ASIDE  # noqa: PLC0415
 
     data = tasks.load(benchmark or "split-digits", per_class=per_class, data_dir=data_dir)
     protocol = learners.protocol_for(data)
@@ -97,6 +98,8 @@ def trained_record(
         training=replace(protocol.training, **given),
         seed=seed,
     )
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / ASIDE, b"networks of perdure trust\n")
     folder = out / f"{data.name}-{network or protocol.network}-seed-{seed}"
     with RunProgress("training", Console(stderr=True), tells_tasks=False) as progress:
         learners.execute(run, folder, progress)
@@ -128,6 +131,8 @@ def tell_bias(
 
 def print_bias(found: BiasResult, where: Path, console: Console) -> None:
     """Print the bias of every explainer and control, and the verdict."""
+    from perdure.audit.controls import CONTROLS  # noqa: PLC0415
+
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     say(
         f"Can the explanation be believed? {found.subject}: {found.samples} samples, "

@@ -21,7 +21,7 @@ from perdure.report.trust_page import trust_context
 from perdure.report.viewer import viewer_data
 
 OPEN_CARDS = 6  # more than these would hide everything below them; the rest open with a click
-WIDEST_PRINTED = 12  # columns that a sheet of paper has room for
+WIDEST_PRINTED = 15  # the breadth that a sheet of paper has room for
 SCRIPTS = (
     "drawing",
     "panels",

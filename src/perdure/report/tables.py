@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from perdure.audit import MEASURES, Audit, Interval, LatentProperties, LearnerAudit
 
+LONG = 24
+"""Letters of a word that may be broken."""
 Cell = str | float | int | Interval | None
 
 _LATEX = str.maketrans(
@@ -48,6 +50,15 @@ class Table:
     def wordy(self) -> tuple[bool, ...]:
         """Which columns hold words, and so stand on the left."""
         return tuple(any(isinstance(row[place], str) for row in self.rows) for place in range(len(self.header)))
+
+    @property
+    def breadth(self) -> int:
+        """How much room its columns want: one part each, two where an interval or a long word stands."""
+
+        def wants_two(cell: Cell) -> bool:
+            return isinstance(cell, Interval) or (isinstance(cell, str) and len(cell) > LONG)
+
+        return sum(1 + any(wants_two(row[place]) for row in self.rows) for place in range(len(self.header)))
 
     def csv(self) -> str:
         """Return CSV; a column of intervals becomes four: mean, low, high and the number of runs. Nothing is rounded."""
@@ -88,6 +99,8 @@ def shown(cell: Cell, digits: int = 3) -> str:
             return "–"
         ends = "" if math.isnan(cell.low) else f" [{cell.low:.{digits}f}, {cell.high:.{digits}f}]"
         return f"{cell.mean:.{digits}f}{ends}"
+    if isinstance(cell, float) and 0 < cell < 0.5 * 10**-digits:
+        return f"<{10**-digits:.{digits}f}"
     return f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell)
 
 

@@ -9,7 +9,7 @@ from perdure.audit import Audit, ExplainerScores, Interval, TrustFindings
 from perdure.audit.bias_results import BiasResult
 from perdure.audit.controls import CONTROLS
 from perdure.report.tables import Cell, Table
-from perdure.report.trust_answers import DISTANCE, shown_distance
+from perdure.report.trust_answers import DISTANCE, SCORES, shown_distance
 
 _WHO = ("learner", "seed", "explainer")
 _SCORES = ("MeGe ↑", "ReCo, rates ↑", "p", "p (Holm)", "ReCo, precisions ↑", "S=", "S≠")
@@ -23,7 +23,7 @@ def trust_tables(audit: Audit, every: bool = True) -> list[Table]:
     if "bias" in has:
         made += [bias_table(audit), *([bias_shares_table(audit)] if every else [])]
     if "retraining" in has:
-        made.append(retraining_table(audit, every))
+        made += [retraining_table(audit, every), *([trends_table(audit)] if every else [])]
     if "checkpoints" in has:
         made += [checkpoints_table(audit, every), *([steps_table(audit)] if every else [])]
     return made
@@ -120,6 +120,31 @@ def retraining_table(audit: Audit, every: bool = True) -> Table:
 
 def _which(every: bool) -> str:
     return ", intervals over samples" + ("" if every else f", distance {DISTANCE} where it is known")
+
+
+def trends_table(audit: Audit) -> Table:
+    """Whether each score falls (the mean distance: rises) with noise, fold by fold."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *_who(found, method),
+            kind,
+            _LABELS[score],
+            *(_number(value) for value in (trend.rank_correlation, trend.p_value)),
+            trend.blocks,
+            trend.left_out,
+            trend.reason or "",
+        )
+        for found in audit.trust
+        if found.retraining is not None
+        for method, kinds in found.retraining.trends.items()
+        for kind, trends in kinds.items()
+        for score, trend in trends.items()
+    ]
+    header = (*_WHO, "distance", "score", "rank correlation", "p", "folds", "folds left out", "why there is none")
+    return Table("trust-trends", "Does the score follow noise on the weights (Page's test)", header, tuple(rows))
+
+
+_LABELS = {**SCORES, "mege_distance": "mean distance"}
 
 
 def checkpoints_table(audit: Audit, every: bool = True) -> Table:

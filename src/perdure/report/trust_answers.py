@@ -147,6 +147,19 @@ def _between_controls(summary: RetrainingSummary, scores: dict[str, ExplainerSco
 _CONTROL_WORDS = {"random": "noise", "constant": "a map that says nothing"}
 
 
+def trend_words(summary: RetrainingSummary, distance: str) -> list[str]:
+    """Return for which explainers MeGe falls as noise on the weights grows; nothing where there are too few levels."""
+    trends = {name: summary.trends[name][distance]["mege"] for name in summary.explainers}
+    tested = [name for name, trend in trends.items() if not math.isnan(trend.p_value)]
+    falls = [name for name in tested if trends[name].p_value < LEVEL]
+    if not tested:
+        return []
+    who = f": {', '.join(falls)}" if falls else ""
+    count = f"{len(falls)} of {len(tested)} explainers"
+    test = f"(Page's test over folds, p < {LEVEL:g}, a guide)"
+    return [f"As noise on the weights grows, MeGe falls for {count} {test}{who}."]
+
+
 def checkpoint_words(found: TrustFindings, retraining: RetrainingSummary | None) -> list[str]:
     """Return MeGe between the run's own checkpoints beside that of plain retraining, for the first explainer."""
     if found.checkpoints is None:

@@ -6,7 +6,14 @@ from typing import Any
 
 from perdure.audit import Audit, TrustFindings
 from perdure.report.trust import trust_tables
-from perdure.report.trust_answers import bias_words, checkpoint_words, named, retraining_words, shown_distance
+from perdure.report.trust_answers import (
+    bias_words,
+    checkpoint_words,
+    named,
+    retraining_words,
+    shown_distance,
+    trend_words,
+)
 
 PARTS = ("bias", "retraining", "checkpoints")
 
@@ -55,7 +62,8 @@ def _words(found: TrustFindings, part: str) -> str:
     if part == "retraining" and (one := found.retraining) is not None:
         about = f"{one.network} on {one.data}: {one.folds} networks, each without one fold of {one.examples} examples; "
         about += f"{one.per_fold} samples of each fold."
-        told, refused = [about, *retraining_words(one, shown_distance(one.distances))], one.refused
+        kind = shown_distance(one.distances)
+        told, refused = [about, *retraining_words(one, kind), *trend_words(one, kind)], one.refused
     if part == "checkpoints" and found.checkpoints is not None:
         told = [f"{found.checkpoints.per_task} samples a task.", *checkpoint_words(found, found.retraining)]
         refused = found.checkpoints.refused

@@ -10,10 +10,14 @@ Object.assign(CHARTS, {
     const { data } = context;
     const found = trusted(context, "bias");
     if (!found) return null;
-    const { shares, sides, explainers } = found;
+    const { shares, sides } = found;
+    // What was judged at a layer has other players: it is in the table, beside the rest it would mislead.
+    const explainers = found.explainers.filter((one) => one.layer === null);
+    const layered = found.explainers.filter((one) => one.layer !== null);
+    if (!explainers.length) return null;
     const all = explainers.flatMap((one) => [...one.cells.flat(2), ...one.floor.flat()]).filter(known);
     const domain = [Math.min(0, ...all), Math.max(...all)];
-    const floorOf = (side) => explainers.find((one) => one.layer === null)?.floor.map((row) => row[side]);
+    const floorOf = (side) => explainers[0].floor.map((row) => row[side]);
     const panels = (width) =>
       sides.map((side, j) =>
         whiskerPanel({
@@ -25,7 +29,6 @@ Object.assign(CHARTS, {
             slot: data.trust.slots[one.name],
             name: one.name,
             values: one.cells.map((row) => row[j]),
-            hollow: one.layer !== null,
           })),
           floor: floorOf(j),
           xLabel: "share of the variables",
@@ -33,22 +36,17 @@ Object.assign(CHARTS, {
           label: `Bias, ${side} ${shares[0]} % of the variables: ${explainers.map((one) => `${one.name} ${shown(one.cells[0][j][0], 4)}`).join(", ")}.`,
         }),
       );
-    const layered = explainers.some((one) => one.layer !== null);
     return {
       least: 310,
       count: sides.length,
       panels,
       legend: [
-        ...explainers.map((one) => ({
-          slot: data.trust.slots[one.name],
-          name: one.layer === null ? one.name : `${one.name} (layer ${one.layer})`,
-          line: false,
-        })),
+        ...explainers.map((one) => ({ slot: data.trust.slots[one.name], name: one.name, line: false })),
         { slot: "floor", name: "noise floor", rule: true },
       ],
-      note: `${controlNote}${layered ? " Hollow and coloured: judged at a layer, whose players are others, so it does not compare." : ""} Dotted: what a map without bias would score at the sampling noise of the Shapley values. Whiskers: 95 % over samples.`,
+      note: `${controlNote} Dotted: what a map without bias would score at the sampling noise of the Shapley values. Whiskers: 95 % over samples.${layered.map((one) => ` Not drawn: ${one.name}, judged at layer ${one.layer}, whose players are others.`).join("")}`,
       header: ["explainer", "side", "share, %", "bias", "low", "high", "corrected", "noise floor"],
-      rows: explainers.flatMap((one) =>
+      rows: found.explainers.flatMap((one) =>
         sides.flatMap((side, j) =>
           shares.map((share, i) => [one.name, side, share, ...one.cells[i][j], one.corrected[i][j], one.floor[i][j]]),
         ),
@@ -79,7 +77,15 @@ Object.assign(CHARTS, {
           ...basis,
           width,
           title,
-          domain: [Math.min(0, ...drawn(kind).flatMap((one) => [...one.values, ...(one.low ?? [])]).filter(known)), 1],
+          domain: [
+            Math.min(
+              0,
+              ...drawn(kind)
+                .flatMap((one) => [...one.values, ...(one.low ?? [])])
+                .filter(known),
+            ),
+            1,
+          ],
           series: drawn(kind),
           label: `${title} without noise: ${methods.map((name) => `${name} ${shown(of(name, kind)[0][0], 2)}`).join(", ")}.`,
         }),
@@ -87,19 +93,31 @@ Object.assign(CHARTS, {
       linePanel({
         ...basis,
         width,
-        title: "accuracy on the folds held out",
+        title: "accuracy, held-out folds",
         domain: [0, 1],
         series: [{ slot: 7, name: "mean accuracy", values: accuracy }],
         label: `Mean accuracy by noise: ${accuracy.map((value, i) => `${names[i]} % ${shown(value, 2)}`).join(", ")}.`,
       }),
     ];
     return {
-      least: 230,
+      least: 180,
       count: 4,
       panels,
       legend: methods.map((name) => ({ slot: data.trust.slots[name], name, line: true })),
       note: `${controlNote} Bands: 95 % over samples. Distance: ${distance}.`,
-      header: ["noise, %", "accuracy", "explainer", "score", "mean", "low", "high", "p of rates", "p (Holm)", "S=", "S≠"],
+      header: [
+        "noise, %",
+        "accuracy",
+        "explainer",
+        "score",
+        "mean",
+        "low",
+        "high",
+        "p of rates",
+        "p (Holm)",
+        "S=",
+        "S≠",
+      ],
       rows: levels.flatMap((level, i) =>
         methods.flatMap((name) => {
           const scores = level.scores[name][distance];
@@ -166,7 +184,9 @@ Object.assign(CHARTS, {
       rows: found.methods.flatMap((name) => [
         ...Object.keys(kinds).map((kind) => [name, "checkpoints", kinds[kind], ...found.scores[name][distance][kind]]),
         ...Object.keys(kinds).flatMap((kind) =>
-          again[name]?.[distance] ? [[name, "networks trained again", kinds[kind], ...again[name][distance][kind]]] : [],
+          again[name]?.[distance]
+            ? [[name, "networks trained again", kinds[kind], ...again[name][distance][kind]]]
+            : [],
         ),
         [name, "checkpoints", "SHAPC", found.shapc[name], null, null],
       ]),

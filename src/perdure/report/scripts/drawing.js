@@ -60,7 +60,14 @@ function marker(slot, x, y, size = 4, attributes = {}) {
       class: "line control",
     });
   if (slot === "constant")
-    return draw("rect", { x: x - s * 0.9, y: y - s * 0.9, width: s * 1.8, height: s * 1.8, ...all, class: "mark hollow control" });
+    return draw("rect", {
+      x: x - s * 0.9,
+      y: y - s * 0.9,
+      width: s * 1.8,
+      height: s * 1.8,
+      ...all,
+      class: "mark hollow control",
+    });
   switch (slot % 4) {
     case 0:
       return draw("circle", { cx: x, cy: y, r: s, ...all });

@@ -7,7 +7,7 @@ function frame({ width, height, title, first, count, names, domain, inset, xLabe
   const svg = canvas(width, height, label);
   const x = scale([first, first + count - 1], [left + inset + 2, width - right - inset]);
   const y = scale(domain, [height - bottom, top]);
-  if (title) svg.append(words(fits(title, width - 10), left, 14, { class: "heading" }, hint(title)));
+  if (title) svg.append(words(fits(title, width - left), left, 14, { class: "heading" }, hint(title)));
   for (const at of ticks(...domain)) {
     svg.append(draw("path", { d: `M${left} ${y(at)}H${width - right}`, class: at === 0 ? "axis" : "grid" }));
     svg.append(words(tickText(at), left - 5, y(at) + 3.5, { class: "tick", "text-anchor": "end" }));
@@ -59,7 +59,10 @@ function whiskerPanel({ width, height = 270, names, series, floor, ...rest }) {
   const { svg, x, y } = frame({ width, height, first: 0, count: names.length, names, inset, ...rest });
   const room = (2 * inset * 0.82) / series.length;
   const path = (values, shift) =>
-    values.map((value, i) => (known(value) ? `${x(i) + shift} ${y(value)}` : null)).filter(Boolean).join("L");
+    values
+      .map((value, i) => (known(value) ? `${x(i) + shift} ${y(value)}` : null))
+      .filter(Boolean)
+      .join("L");
   if (floor) svg.append(draw("path", { d: `M${path(floor, 0)}`, class: "rule control" }, hint("noise floor")));
   series.forEach((one, place) => {
     const shift = (place - (series.length - 1) / 2) * room;
@@ -68,8 +71,7 @@ function whiskerPanel({ width, height = 270, names, series, floor, ...rest }) {
       if (!known(mean)) return;
       const at = x(i) + shift;
       if (known(low)) group.append(draw("path", { d: `M${at} ${y(low)}V${y(high)}`, class: `line ${look(one.slot)}` }));
-      const hollow = one.hollow ? { class: `mark hollow ${look(one.slot)}` } : {};
-      const dot = marker(one.slot, at, y(mean), Math.min(3.6, Math.max(2, room * 0.42)), hollow);
+      const dot = marker(one.slot, at, y(mean), Math.min(3.6, Math.max(2, room * 0.42)));
       dot.append(hint(`${one.name}, ${names[i]}: ${shown(mean, 4)} [${shown(low, 4)}, ${shown(high, 4)}]`));
       group.append(dot);
     });

@@ -32,7 +32,7 @@ class Settings:
     side: int = 5
     permutations: int = 40
     """For the Shapley values of the regions' pixels, of every image."""
-    sampled_images: int = 4
+    sampled_images: int = 3
     sampled: int = 1000
     """Permutations for the distribution of the sampling itself."""
     seed: int = 0

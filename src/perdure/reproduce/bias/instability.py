@@ -8,23 +8,23 @@ import numpy as np
 
 from perdure import figures
 from perdure.figures.bias_experiments import Line, lines_with_bands
-from perdure.metrics import StabilityCurve, interval, stability_curve
+from perdure.metrics import StabilityCurve, stability_curve
 from perdure.metrics.bias import SHARES
 from perdure.reproduce.bias.experiment import Experiment, Place
 from perdure.reproduce.bias.looked_at import METHODS, SHORT, FloatArray, look_at
 from perdure.reproduce.bias.subjects import lenet
-from perdure.reproduce.bias.wording import said, shown, table
+from perdure.reproduce.bias.wording import geometric, said, table
 
 
 @dataclass(frozen=True)
 class Settings:
     """How much is measured."""
 
-    images: int = 4
+    images: int = 3
     permutations: int = 1000
     steps: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200, 500)
     cells: tuple[int, ...] = (4, 8, 16)
-    at: int = 50
+    at: int = 20
     """The number of permutations at which the number of players changes."""
     methods: tuple[str, ...] = METHODS
 
@@ -73,8 +73,8 @@ def _draw(place: Place, curve: StabilityCurve, by_players: dict[int, StabilityCu
 
 
 def _row(first: int, values: FloatArray, anchors: FloatArray) -> list[str]:
-    cells = [shown(interval(values)), *(shown(interval(anchor)) for anchor in anchors)]
-    return [str(first), *cells, shown(interval(values / anchors[0]), 2)]
+    cells = [geometric(values), *(geometric(anchor) for anchor in anchors)]
+    return [str(first), *cells, geometric(values / anchors[0], 2)]
 
 
 def _words(curve: StabilityCurve, by_players: dict[int, StabilityCurve], accuracy: float, chosen: Settings) -> str:
@@ -82,15 +82,17 @@ def _words(curve: StabilityCurve, by_players: dict[int, StabilityCurve], accurac
     steps = zip(curve.permutations, curve.values, curve.anchors, strict=True)
     counts = sorted(by_players)
     below = bool((curve.anchors[:, 0] < curve.values).all())
-    gain = (curve.values / curve.anchors[:, 0]).mean(axis=1)
-    by_count = [float((by_players[count].values[0] / by_players[count].anchors[0, 0]).mean()) for count in counts]
+    gain = np.exp(np.log(curve.values / curve.anchors[:, 0]).mean(axis=1))
+    by_count = [
+        float(np.exp(np.log(by_players[count].values[0] / by_players[count].anchors[0, 0]).mean())) for count in counts
+    ]
     explainers = ", ".join(SHORT.get(name, name) for name in chosen.methods)
     parts = [
         said(
             f"LeNet ({100 * accuracy:.1f} % on CIFAR-10), {chosen.images} test images, {chosen.permutations} permutations of",
             f"the pixels each, cut into 2 to 20 independent estimates; S from {len(chosen.methods)} explainers ({explainers}),",
-            "top side. Means over images with 95 % intervals; gain: instability of the Shapley values over that of the anchor.",
-            "The paper shows curves without numbers.",
+            "top side. Geometric means over images with 95 % intervals; gain: instability of the Shapley values over that",
+            "of the anchor. The paper shows curves without numbers.",
         ),
         table(["permutations", *columns], [_row(size, values, anchors) for size, values, anchors in steps]),
         f"Against the number of players (cells of a grid on the picture, then pixels), {chosen.at} permutations:",

@@ -18,14 +18,14 @@ from perdure.reproduce.bias.subjects import Subject, cifar10, trained
 from perdure.reproduce.bias.wording import said, shown, table
 
 PAPER = 1.0336
-TRAINING = Training(epochs=5, batch_size=64, lr=0.01, momentum=0.9, milestones=(4,), decay=0.2)
+TRAINING = Training(epochs=3, batch_size=64, lr=0.01, momentum=0.9, milestones=(2,), decay=0.2)
 
 
 @dataclass(frozen=True)
 class Settings:
     """How much is measured."""
 
-    images: int = 12
+    images: int = 10
     cells: int = 4
     pictured: int = 6
     training: Training = TRAINING

@@ -23,13 +23,13 @@ from perdure.reproduce.bias.wording import said, shown, table
 class Settings:
     """How much is measured."""
 
-    images: int = 4
+    images: int = 3
     permutations: int = 1000
     contexts: tuple[int, ...] = (30, 100, 300, 1000)
     pictured: tuple[float, ...] = (0.0, 0.01, 0.1, 0.3, 0.6)
     """Pixels in the figure, by their place among the largest mean drops."""
     cells: int = 4
-    grid_images: int = 4
+    grid_images: int = 3
     games: int = 50
     players: int = 8
     methods: tuple[str, ...] = ("gradient_x_input", "integrated_gradients", "lrp", "deepshap")
@@ -121,10 +121,11 @@ def _contexts(place: Place, drops: FloatArray, chosen: Settings, accuracy: float
     size = np.argsort(-np.abs(live[0].mean(axis=0)))
     picked = [int(size[int(share * len(size))]) for share in chosen.pictured]
     titles = {
-        f"pixel at {share:.0%} of sizes\nV = {full.v[at]:.3g}, median {full.median[at]:.2g}": live[0][:, at]
+        f"pixel {1 + int(share * len(size))} of {len(size)} by size\nV = {full.v[at]:.3g}, median {full.median[at]:.2g}": at
         for share, at in zip(chosen.pictured, picked, strict=True)
     }
-    figures.save(drop_distributions(titles), place.pictures / "bias-masking.png")
+    drawn = {title: live[0][:, at] for title, at in titles.items()}
+    figures.save(drop_distributions(drawn), place.pictures / "bias-masking.png")
     first, last = (np.mean([np.median(context_instability(own[:count]).v) for own in live]) for count in _ends(chosen))
     five = float(np.mean([(context_instability(own).beyond_five > 0).mean() for own in live]))
     return [
@@ -140,9 +141,9 @@ def _contexts(place: Place, drops: FloatArray, chosen: Settings, accuracy: float
             f"{100 * five:.0f} % of the pixels have contexts in which they count more than five times their mean: this",
             f"{'agrees with' if five > 0 else 'does not show'} what the paper reports for some. V itself is a mean of",
             f"reciprocals and {'grows' if last > first else 'does not grow'} with the number of contexts",
-            f"({first:.3g} at {_ends(chosen)[0]}, {last:.3g} at {_ends(chosen)[1]}): drops close to 0 give it no finite",
-            "expectation, so a printed V says as much about the number of contexts as about the network. The median does not",
-            "have this fault.",
+            f"({first:.3g} at {_ends(chosen)[0]}, {last:.3g} at {_ends(chosen)[1]}); where drops close to 0 are possible",
+            "it has no finite expectation, so a V is to be read with its number of contexts. The median does not have this",
+            "fault.",
         ),
     ]
 
@@ -162,7 +163,7 @@ def _remark(solved: Sequence[ExactShapley], orders: dict[str, FloatArray], chose
     random = remark_mismatch(chosen.games, chosen.players, chosen.seed)
     found = {name: displacement(solved, own) for name, own in orders.items()}
     rows = [
-        [name, shown(interval(one.first_to_last), 2), shown(interval(one.last_to_first), 2)]
+        [name, *(shown(interval(side, bounds=(0, np.inf)), 2) for side in (one.first_to_last, one.last_to_first))]
         for name, one in found.items()
     ]
     worst = max(one.mismatch for one in found.values())
@@ -173,15 +174,15 @@ def _remark(solved: Sequence[ExactShapley], orders: dict[str, FloatArray], chose
             f"**Remark 1.** On {chosen.games} random games of {chosen.players} players the drop of a player masked after a set",
             "equals the sum of the dividends of the coalitions that hold it and miss the set, to",
             f"{random:.0e} of the largest drop; on the network's {chosen.cells} x {chosen.cells} grid ({len(solved)} images,",
-            f"all {1 << len(solved[0].values)} coalitions) to {worst:.0e}. So the remark",
+            f"all {1 << len(solved[0].values)} coalitions) {f'to {worst:.0e}' if worst else 'exactly'}. So the remark",
             f"{'holds' if holds else 'does not hold'}: an interaction goes whole to its member that is masked first. How far",
             "that moves the drops from the Shapley",
             "values, sum |drop - value| / sum |value|:",
         ),
         table(["order on the grid", "most important first", "least important first"], rows),
         said(
-            f"Masked in the order of the exact Shapley values themselves, the drops are still {own:.2g} of them away: the",
-            "measured importance is that of the order, not only of the map that made it.",
+            f"Even masked in the order of the exact Shapley values, the drops are off by {own:.2g} times the values' own size:",
+            "the importance that masking measures belongs to the order too, not to the map alone.",
         ),
     ]
 

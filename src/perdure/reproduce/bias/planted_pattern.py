@@ -18,7 +18,7 @@ from perdure.reproduce.bias.subjects import Subject, cifar10, trained
 from perdure.reproduce.bias.wording import said, shown, table
 
 PAPER = 0.898
-TRAINING = Training(epochs=2, batch_size=64, lr=0.01, momentum=0.9)
+TRAINING = Training(epochs=1, batch_size=64, lr=0.01, momentum=0.9)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _words(
         [
             said(
                 f"A pattern of {chosen.side} x {chosen.side} pixels stands at a random place in half of the CIFAR-10 pictures",
-                f"and decides the class; LeNet trained on it for {chosen.training.epochs} epochs ({100 * subject.accuracy:.1f}",
+                f"and decides the class; LeNet trained for {chosen.training.epochs} epoch(s) ({100 * subject.accuracy:.1f}",
                 f"%; the paper: AlexNet on Pascal VOC, 56 x 56). Shapley values of the pixels of {len(values)} test pictures",
                 f"with the pattern, {chosen.permutations} antithetic permutations. The pattern covers {100 * area:.1f} % of a",
                 "picture.",

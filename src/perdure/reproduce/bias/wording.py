@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from perdure.metrics import Interval
+from perdure.metrics import Interval, interval
 
 
 def shown(value: Interval, digits: int = 3) -> str:
@@ -14,6 +15,12 @@ def shown(value: Interval, digits: int = 3) -> str:
     if np.isnan(value.low):
         return f"{value.mean:.{digits}g}"
     return f"{value.mean:.{digits}g} [{value.low:.{digits}g}, {value.high:.{digits}g}]"
+
+
+def geometric(values: Any, digits: int = 3) -> str:
+    """Return the geometric mean of positive numbers with its interval, as a table cell; ratios and errors spread that way."""
+    logs = interval(np.log(np.asarray(values, dtype=np.float64)))
+    return f"{np.exp(logs.mean):.{digits}g} [{np.exp(logs.low):.{digits}g}, {np.exp(logs.high):.{digits}g}]"
 
 
 def said(*sentences: str) -> str:

@@ -166,8 +166,9 @@ def test_columns_of_the_paper_find_the_map_they_look_like(tmp_path):
         for j, side in enumerate(result.sides)
     }
     text = lookalikes(result, PublishedTable(3, "lenet", "made up", bias), signed)
-    assert "Grad to Grad with its sign by a factor of 1.00, to our Grad by" in text
-    assert "LRP to constant by a factor of 1.10, to our LRP by" in text
+    assert "Grad to Grad with its sign 1.00 and " in text
+    assert "LRP to constant 1.10 and " in text
+    assert " (our LRP " in text
     assert "GI" not in text
 
 
@@ -213,6 +214,18 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
     lowest = sorted(methods, key=lambda method: result[method].overall.mean)[:2]
     agrees = set(lowest) == {"integrated_gradients", "deepshap"}
     assert ("which agrees" if agrees else "which does not agree") in text
+
+
+def test_a_network_without_data_does_not_cost_the_others(tmp_path):
+    place = Place(tmp_path, tmp_path / "out", tmp_path, lambda *_: None)
+    good = table.Study("lenet", "Small, digits", small_subject, 2, 20, methods=("grad", "lrp"))
+    bad = replace(good, name="mlp5", title="Table", subject=lambda place: table.adult(place.data_dir))  # type: ignore[arg-type, return-value]
+    text = table.run(place, [good, bad])
+    assert "### Table\n\nNot run: " in text
+    assert "adult.data" in text
+    assert "### Small, digits\n\nTest accuracy 0.500" in text
+    with pytest.raises(InputError, match=r"adult\.data"):
+        table.run(place, [bad])
 
 
 def test_missing_data_are_named(tmp_path):

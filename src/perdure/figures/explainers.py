@@ -27,7 +27,8 @@ def rank_lines(names: Sequence[str], measures: Mapping[str, Any]) -> Figure:
     ranks = np.array([_ranks(np.asarray(values, dtype=np.float64)) for values in measures.values()])
     places = np.arange(len(measures))
     for index, (name, own) in enumerate(zip(names, ranks.T, strict=True)):
-        panel.plot(places, own, marker="o", markersize=6, linewidth=1.6, color=colour(index), label=name)
+        style = "-" if index < len(COLOURS) else "-."
+        panel.plot(places, own, style, marker="o", markersize=6, linewidth=1.6, color=colour(index), label=name)
         known = np.flatnonzero(~np.isnan(own))
         for end, side, shift in ((known[:1], "right", -0.08), (known[-1:], "left", 0.08)):
             for place in end:

@@ -18,7 +18,7 @@ from perdure.learners import Training
 from perdure.metrics import Bias, attribution_biases
 from perdure.reproduce.bias import subjects
 from perdure.reproduce.bias.experiment import Experiment, Place
-from perdure.reproduce.bias.published import published_tables
+from perdure.reproduce.bias.published import PublishedTable, published_tables
 from perdure.reproduce.bias.subjects import Subject, trained
 from perdure.reproduce.bias.table_text import lookalikes, network_section
 from perdure.tasks import Benchmark
@@ -153,23 +153,36 @@ def lenet_bias(place: Place) -> tuple[Subject, BiasResult]:
 
 
 def run(place: Place, studies: Sequence[Study] | None = None) -> str:
-    """Measure all networks and return the section: a table for each, the paper's numbers in it, and how the orders agree."""
+    """Measure all networks and return the section: a table for each, the paper's numbers in it, and how the orders agree.
+
+    A network whose data are not there is named with the reason; if there are data for none, that is an error.
+    """
     chosen = STUDIES if studies is None else studies
     published = published_tables()
-    parts = []
+    parts, failed = [], []
     for study in chosen:
-        subject, result = measure_study(study, place)
-        picture = f"bias-table-{study.name}.png"
-        figures.save(figures.bias_bars(result), place.pictures / picture)
-        paper = published.get(study.name)
-        parts.append(network_section(study.title, subject.accuracy, result, paper, picture))
-        if paper is not None and result.settings["players"] == "pixels":
-            parts.append(lookalikes(result, paper, signed_gradient_bias(study, subject, place).mean))
+        try:
+            parts.append(_study_section(study, published.get(study.name), place))
+        except InputError as error:
+            failed.append(error)
+            parts.append(f"### {study.title}\n\nNot run: {error}.")
+    if failed and len(failed) == len(chosen):
+        raise failed[0]
     absent = [name for name in published if name not in {study.name for study in chosen}]
     if absent:
         named = ", ".join(f"{name} (Table {published[name].number})" for name in absent)
         parts.append(f"Not run here: {named}.")
     return "\n\n".join(parts) + "\n"
+
+
+def _study_section(study: Study, paper: PublishedTable | None, place: Place) -> str:
+    subject, result = measure_study(study, place)
+    picture = f"bias-table-{study.name}.png"
+    figures.save(figures.bias_bars(result), place.pictures / picture)
+    text = network_section(study.title, subject.accuracy, result, paper, picture)
+    if paper is not None and result.settings["players"] == "pixels":
+        text += "\n\n" + lookalikes(result, paper, signed_gradient_bias(study, subject, place).mean)
+    return text
 
 
 EXPERIMENT = Experiment(

@@ -154,7 +154,7 @@ def _ours_lowest(result: BiasResult, row: Row, among: Sequence[str]) -> str:
 
 
 def _counted(names: Sequence[str]) -> str:
-    return ", ".join(f"{SHORT[name]} {count} times" for name, count in Counter(names).most_common())
+    return ", ".join(f"{SHORT[name]} {count}×" for name, count in Counter(names).most_common())
 
 
 def _sizes(result: BiasResult, published: PublishedTable, common: Sequence[str], rows: Sequence[Row]) -> str:
@@ -191,10 +191,13 @@ def lookalikes(result: BiasResult, published: PublishedTable, signed: FloatArray
         if title not in ours or np.isnan(theirs).any():
             continue
         far = {name: float(np.mean(np.abs(np.log(values / theirs)))) for name, values in ours.items()}
-        near = min(far, key=far.__getitem__)
-        own = f", to our {title} by {math.exp(far[title]):.2f}" if near != title else ""
-        said.append(f"{title} to {near} by a factor of {math.exp(far[near]):.2f}{own}")
-    return f"Which of our maps the paper's columns are nearest to (mean factor over the rows): {'; '.join(said)}."
+        near = sorted(far, key=far.__getitem__)[:2]
+        own = f" (our {title} {math.exp(far[title]):.2f})" if title not in near else ""
+        said.append(f"{title} to " + " and ".join(f"{name} {math.exp(far[name]):.2f}" for name in near) + own)
+    return (
+        "The two of our maps that each of the paper's columns is nearest to, with the mean factor between them over the rows: "
+        f"{'; '.join(said)}."
+    )
 
 
 def _tabular(result: BiasResult) -> str:

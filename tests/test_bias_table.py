@@ -13,7 +13,7 @@ from perdure import explain, metrics, nets, tasks
 from perdure.audit.bias_results import BiasResult
 from perdure.audit.shapley_store import KeptShapley
 from perdure.errors import InputError
-from perdure.reproduce.bias import table
+from perdure.reproduce.bias import table, tabular
 from perdure.reproduce.bias.experiment import Place
 from perdure.reproduce.bias.published import METHODS, PublishedTable, published_table, published_tables
 from perdure.reproduce.bias.subjects import Subject, one_task
@@ -199,13 +199,15 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
     folder = tmp_path / "tabular"
     folder.mkdir()
     (folder / "adult.data").write_text("one,two,word,label\n" + "\n".join(lines) + "\n")
-    benchmark = table.adult(tmp_path)
+    benchmark = tabular.table_benchmark(tmp_path)
     network = nets.build("mlp-table", input_shape=benchmark.input_shape, outputs=2, width=4).eval()
     subject = Subject("table", network, benchmark, 0.9)
     # two numbers and one column of three words: three players for five features
-    assert table.columns(subject).labels.tolist() == [0, 1, 2, 2, 2]
+    assert tabular.columns(subject.benchmark).labels.tolist() == [0, 1, 2, 2, 2]
     methods = ("gradient_x_input", "integrated_gradients", "deepshap")
-    study = table.Study("own", "Table", lambda _: subject, 6, 0, table.columns, exact=True, methods=methods)
+    study = table.Study(
+        "own", "Table", lambda _: subject, 6, 0, lambda one: tabular.columns(one.benchmark), exact=True, methods=methods
+    )
     text = table.run(Place(tmp_path, tmp_path / "out", tmp_path, lambda *_: None), [study])
     result = BiasResult.load(table.result_file(tmp_path / "out", "own"))
     assert result.estimator == "exact"
@@ -219,7 +221,7 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
 def test_a_network_without_data_does_not_cost_the_others(tmp_path):
     place = Place(tmp_path, tmp_path / "out", tmp_path, lambda *_: None)
     good = table.Study("lenet", "Small, digits", small_subject, 2, 20, methods=("grad", "lrp"))
-    bad = replace(good, name="mlp5", title="Table", subject=lambda place: table.adult(place.data_dir))  # type: ignore[arg-type, return-value]
+    bad = replace(good, name="mlp5", title="Table", subject=lambda place: tabular.table_subject(place)[0])
     text = table.run(place, [good, bad])
     assert "### Table\n\nNot run: " in text
     assert "adult.data" in text
@@ -229,6 +231,6 @@ def test_a_network_without_data_does_not_cost_the_others(tmp_path):
 
 
 def test_missing_data_are_named(tmp_path):
-    for read in (table.adult, table.tiny_imagenet):
+    for read in (tabular.table_benchmark, table.tiny_imagenet):
         with pytest.raises(InputError, match="--data-dir"):
             read(tmp_path)

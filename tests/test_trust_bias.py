@@ -332,6 +332,19 @@ def test_the_command_prints_a_table_and_json(record, perdure, tmp_path):
     assert told["shapc"]["settings"]["method"] == "grad"
 
 
+def test_peoples_ratings_stand_beside_the_bias(record, perdure, tmp_path):
+    rows = ["explainer,rater,rating", "grad,a,1", "deepshap,a,5", "lrp,a,4", "grad,b,2", "deepshap,b,4", "lrp,b,4"]
+    (tmp_path / "people.csv").write_text("\n".join(rows))
+    words = ["trust", record, "--samples", 6, "--permutations", 20, "--background", 10, "--ratings", "people.csv"]
+    words += [word for name in ("grad", "deepshap", "lrp") for word in ("--method", name)]
+    found = json.loads(perdure(*words, "--json").stdout)
+    bias = {entry["method"]: entry["overall"]["mean"] for entry in found["bias"]["explainers"]}
+    names = found["ratings"]["explainers"]
+    expected = np.corrcoef([{"grad": 1.5, "deepshap": 4.5, "lrp": 4}[name] for name in names], [bias[n] for n in names])
+    assert found["ratings"]["r"] == pytest.approx(expected[0, 1])
+    assert "2 raters" in perdure(*words).stdout
+
+
 OWN = """
 import numpy as np, torch
 from torch import nn

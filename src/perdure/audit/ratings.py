@@ -46,6 +46,25 @@ class HumanAgreement:
     raters: int
     images: int
 
+    @property
+    def reading(self) -> str:
+        """The correlations in words, and no more than their interval carries."""
+        linear = self.linear
+        if math.isnan(linear.r):
+            return "There is no correlation: all explainers have the same mean rating or the same bias."
+        known = not math.isnan(linear.low)
+        interval_of = f" [{linear.low:+.2f}, {linear.high:+.2f}]" if known else " (too few explainers for an interval)"
+        if known and linear.high < 0:
+            words = "people prefer the explainers with little bias"
+        elif known and linear.low > 0:
+            words = "people prefer the explainers with much bias"
+        else:
+            words = "whether people prefer little bias cannot be told from so few explainers"
+        return (
+            f"Correlation of mean rating and bias over {linear.n} explainers: {linear.r:+.2f}{interval_of}; Kendall's tau of "
+            f"the orders {self.order.tau:+.2f} (p {self.order.p:.2f}): {words}."
+        )
+
 
 def read_ratings(path: str | Path) -> Ratings:
     """Read ratings of explainers: columns explainer, rater and rating (any scale), and image where several were rated."""

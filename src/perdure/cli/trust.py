@@ -91,6 +91,13 @@ def trust(
             rich_help_panel=_BIAS,
         ),
     ] = None,
+    ratings: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV of people's ratings (explainer, rater, rating[, image]): do they prefer little bias?",
+            rich_help_panel=_BIAS,
+        ),
+    ] = None,
     shapc: Annotated[
         bool,
         typer.Option(
@@ -163,13 +170,13 @@ def trust(
         if data is None:
             if record is None:
                 record = trained_record(benchmark, network, width, per_class, data_dir, given, seed, where)
-            _bias_of_record(record, samples, step, data_dir, bias, shapc, figure, as_json)
+            _bias_of_record(record, samples, step, data_dir, bias, shapc, ratings, figure, as_json)
             return
         if record is not None or network is None:
             raise InputError("--data: give it with --network file.py:function, a trained network of your own")
         with Bar(Console(stderr=True)) as bar:
             found_bias = bias_of_own(OwnNetwork(network, weights, data), where, samples, bias, bar.show)
-        tell_bias(found_bias, None, figure, as_json, where / "bias.json")
+        tell_bias(found_bias, None, ratings, figure, as_json, where / "bias.json")
         return
     if folds == 0 and record is None:
         raise InputError("--folds 0 leaves nothing to do without a record; name one, or train at least 2 folds")
@@ -215,6 +222,7 @@ def _bias_of_record(
     data_dir: Path | None,
     bias: dict[str, Any],
     shapc: bool,
+    ratings: Path | None,
     figure: Path | None,
     as_json: bool,
 ) -> None:
@@ -236,7 +244,7 @@ def _bias_of_record(
                 device=bias["device"],
                 progress=lambda done, total, _: bar.show("SHAPC", done, total),
             )
-    tell_bias(found, stability, figure, as_json, record / FILE)
+    tell_bias(found, stability, ratings, figure, as_json, record / FILE)
 
 
 def _percents(text: str, option: str) -> list[float]:

@@ -107,18 +107,32 @@ def trained_record(
 
 
 def tell_bias(
-    found: BiasResult, stability: ShapcResult | None, figure: Path | None, as_json: bool, where: Path
+    found: BiasResult,
+    stability: ShapcResult | None,
+    ratings: Path | None,
+    figure: Path | None,
+    as_json: bool,
+    where: Path,
 ) -> None:
     """Print the comparison, or everything as JSON; save the figure; exit with 1 when an explainer had to be refused."""
+    people = None
+    if ratings is not None:
+        from perdure.audit.ratings import compare_with_ratings, read_ratings  # noqa: PLC0415
+
+        people = compare_with_ratings(found, read_ratings(ratings))
     if figure is not None:
         from perdure import figures  # noqa: PLC0415
 
         figures.save(figures.bias_bars(found), figure)
     if as_json:
         told = {"bias": found.to_json(), **({} if stability is None else {"shapc": stability.to_json()})}
+        if people is not None:
+            told["ratings"] = {"explainers": list(people.explainers), "r": people.linear.r, "reading": people.reading}
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print_bias(found, where, Console())
+        if people is not None:
+            typer.echo(f"{people.raters} raters, {people.images} image(s). {people.reading}")
         if stability is not None:
             from perdure.cli.stability import print_result  # noqa: PLC0415
 

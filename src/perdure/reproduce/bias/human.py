@@ -7,12 +7,13 @@ from pathlib import Path
 
 from perdure import figures
 from perdure.audit.bias_results import BiasResult
-from perdure.audit.ratings import FORMAT, HumanAgreement, compare_with_ratings, read_ratings
+from perdure.audit.ratings import FORMAT, compare_with_ratings, read_ratings
 from perdure.reproduce.bias.experiment import Experiment, Place
 from perdure.reproduce.bias.table import LENET, result_file
 from perdure.reproduce.bias.table_text import SHORT
 
 FILE = "ratings.csv"
+_PAPER = "The paper reads a good fit off its figure for AlexNet and a large gap for ResNet-50, without numbers."
 
 
 def run(place: Place) -> str:
@@ -21,9 +22,10 @@ def run(place: Place) -> str:
     bias = result_file(place.out, LENET.name)
     if not file.exists():
         return (
-            f"Not run: no ratings are shipped, and the paper prints none. Put {FORMAT} into the data folder as `{FILE}`, or "
-            "name it with `--ratings FILE`. Explainers have the names of `perdure explain`, the scale is yours (in the paper "
-            "1 to 5). The result is the correlation of mean rating and bias over explainers, with its interval.\n"
+            f"Not run: no ratings are shipped, and the paper prints none. Put {FORMAT} into the data folder as `{FILE}`; for "
+            "a network of your own there is `perdure trust RECORD --ratings FILE`. Explainers have the names of `perdure "
+            "explain`, the scale is yours (in the paper 1 to 5). The result is the correlation of mean rating and bias over "
+            "explainers, with its interval.\n"
         )
     if not bias.exists():
         return "Not run: the bias of the explainers is needed first (`perdure reproduce bias-table`).\n"
@@ -46,30 +48,11 @@ def human_section(ratings: Path, bias: BiasResult, place: Place) -> str:
         f"| {name} | {one.mean:.4f} | {_rating(rated.mean, rated.low, rated.high)} |"
         for name, one, rated in zip(names, found.bias, found.ratings, strict=True)
     ]
-    return "\n".join([*lines, "", _reading(found), "", f"![ratings against bias]({picture})", ""])
+    return "\n".join([*lines, "", found.reading, "", _PAPER, "", f"![ratings against bias]({picture})", ""])
 
 
 def _rating(mean: float, low: float, high: float) -> str:
     return f"{mean:.2f}" if math.isnan(low) else f"{mean:.2f} ± {(high - low) / 2:.2f}"
-
-
-def _reading(found: HumanAgreement) -> str:
-    linear = found.linear
-    if math.isnan(linear.r):
-        return "There is no correlation: all explainers have the same mean rating or the same bias."
-    known = not math.isnan(linear.low)
-    interval = f" [{linear.low:+.2f}, {linear.high:+.2f}]" if known else " (too few explainers for an interval)"
-    if known and linear.high < 0:
-        words = "people prefer the explainers with little bias"
-    elif known and linear.low > 0:
-        words = "people prefer the explainers with much bias"
-    else:
-        words = "whether people prefer little bias cannot be told from so few explainers"
-    return (
-        f"Correlation of mean rating and bias over {linear.n} explainers: {linear.r:+.2f}{interval}; Kendall's τ of the orders "
-        f"{found.order.tau:+.2f} (p {found.order.p:.2f}): {words}. The paper reads a good fit off its figure for AlexNet and a "
-        "large gap for ResNet-50, without numbers."
-    )
 
 
 EXPERIMENT = Experiment(

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from perdure import explain, figures, tasks
 from perdure.audit.bias import METHODS, measure_bias
 from perdure.audit.bias_results import BiasResult
@@ -21,6 +19,7 @@ from perdure.reproduce.bias.experiment import Experiment, Place
 from perdure.reproduce.bias.published import PublishedTable, published_tables
 from perdure.reproduce.bias.subjects import Subject, trained
 from perdure.reproduce.bias.table_text import lookalikes, network_section
+from perdure.reproduce.bias.tabular import columns, table_subject
 from perdure.tasks import Benchmark
 
 BACKGROUND = 100
@@ -51,23 +50,12 @@ def tiny_imagenet(data_dir: Path | None) -> Benchmark:
     return tasks.load(file, scenario="class", tasks=1)
 
 
-def adult(data_dir: Path | None) -> Benchmark:
-    """Return the census table of UCI's Adult as one task."""
-    file = (data_dir or Path()) / "tabular" / "adult.data"
-    if not file.exists():
-        raise InputError(f"{file}: it is not there; name a folder with it (--data-dir)")
-    return tasks.load(file, scenario="class", tasks=1)
-
-
-def columns(subject: Subject) -> Players:
-    """Return the table's own columns as players: the 0/1 features of one column of words play together."""
-    names = [str(name).split("=", 1)[0] for name in subject.benchmark.provenance["features"]]
-    return explain.own_players(torch.tensor([sorted(set(names), key=names.index).index(name) for name in names]))
-
-
 def _mlp5(place: Place) -> Subject:
-    training = Training(epochs=4, batch_size=64, lr=0.03, momentum=0.9)
-    return trained(place, "mlp5", adult(place.data_dir), training, label="mlp5-columns")
+    return table_subject(place)[0]
+
+
+def _columns(subject: Subject) -> Players:
+    return columns(subject.benchmark)
 
 
 def _on_tiny(network: str) -> Callable[[Place], Subject]:
@@ -80,7 +68,7 @@ LENET = Study("lenet", "LeNet, CIFAR-10", subjects.lenet, 20, 500)
 STUDIES = (
     LENET,
     Study("resnet20", "ResNet-20, CIFAR-10", subjects.resnet20, 4, 20),
-    Study("mlp5", "MLP-5, Adult", _mlp5, 100, 0, columns, exact=True, methods=_INPUT_METHODS),
+    Study("mlp5", "MLP-5, tabular data", _mlp5, 100, 0, _columns, exact=True, methods=_INPUT_METHODS),
     Study("alexnet", "AlexNet of width 8, Tiny ImageNet", _on_tiny("alexnet"), 10, 60, lambda _: "grid"),
     Study("vgg16", "VGG-16 of width 8, Tiny ImageNet", _on_tiny("vgg16"), 10, 60, lambda _: "grid"),
     Study("resnet50", "ResNet-50 of width 8, Tiny ImageNet", _on_tiny("resnet50"), 10, 60, lambda _: "grid"),

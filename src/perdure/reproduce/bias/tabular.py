@@ -20,15 +20,20 @@ TRAINING = Training(epochs=4, batch_size=64, lr=0.03, momentum=0.9)
 
 
 def table_subject(place: Place, training: Training = TRAINING) -> tuple[Subject, Players]:
-    """Return the MLP-5 trained on the table, and its columns as players (the 0/1 features of one column together)."""
-    benchmark = _benchmark(place.data_dir or Path())
+    """Return the MLP-5 trained on the table, and its columns as players."""
+    benchmark = table_benchmark(place.data_dir or Path())
+    return trained(place, "mlp5", benchmark, training, label="mlp5-columns"), columns(benchmark)
+
+
+def columns(benchmark: Benchmark) -> Players:
+    """Return the table's own columns as players: the 0/1 features of one column of words play together."""
     names = [str(name).split("=", 1)[0] for name in benchmark.provenance["features"]]
     order = list(dict.fromkeys(names))
-    players = explain.own_players(torch.tensor([order.index(name) for name in names]))
-    return trained(place, "mlp5", benchmark, training, label="mlp5-columns"), players
+    return explain.own_players(torch.tensor([order.index(name) for name in names]))
 
 
-def _benchmark(folder: Path) -> Benchmark:
+def table_benchmark(folder: Path) -> Benchmark:
+    """Return the table as one task: TV news where its file is, else Adult."""
     extracted = folder / TV_NEWS.path.removesuffix(".zip") / f"{CHANNELS[0]}.txt"
     if (folder / TV_NEWS.path).exists() or extracted.exists():
         return tasks.load("tv-news", scenario="class", tasks=1, data_dir=folder, progress=False)

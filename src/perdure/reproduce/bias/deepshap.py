@@ -28,7 +28,7 @@ AT_MEAN = "DeepSHAP, mean background"
 class Settings:
     """How much is measured."""
 
-    images: int = 3
+    images: int = 6
     permutations: int = 1000
     rows: int = 100
     table_permutations: int = 1000

@@ -20,7 +20,7 @@ from perdure.reproduce.bias.wording import geometric, said, table
 class Settings:
     """How much is measured."""
 
-    images: int = 3
+    images: int = 6
     permutations: int = 1000
     steps: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200, 500)
     cells: tuple[int, ...] = (4, 8, 16)

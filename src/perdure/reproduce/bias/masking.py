@@ -23,7 +23,7 @@ from perdure.reproduce.bias.wording import said, shown, table
 class Settings:
     """How much is measured."""
 
-    images: int = 3
+    images: int = 6
     permutations: int = 1000
     contexts: tuple[int, ...] = (30, 100, 300, 1000)
     pictured: tuple[float, ...] = (0.0, 0.01, 0.1, 0.3, 0.6)

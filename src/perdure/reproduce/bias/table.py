@@ -34,6 +34,7 @@ class Study:
     name: str
     """As in the paper's tables."""
     title: str
+    """The network and its data, or the network alone where the data are those that are found."""
     subject: Callable[[Place], Subject]
     samples: int
     permutations: int
@@ -68,7 +69,7 @@ LENET = Study("lenet", "LeNet, CIFAR-10", subjects.lenet, 20, 500)
 STUDIES = (
     LENET,
     Study("resnet20", "ResNet-20, CIFAR-10", subjects.resnet20, 4, 20),
-    Study("mlp5", "MLP-5, tabular data", _mlp5, 100, 0, _columns, exact=True, methods=_INPUT_METHODS),
+    Study("mlp5", "MLP-5", _mlp5, 100, 0, _columns, exact=True, methods=_INPUT_METHODS),
     Study("alexnet", "AlexNet of width 8, Tiny ImageNet", _on_tiny("alexnet"), 10, 60, lambda _: "grid"),
     Study("vgg16", "VGG-16 of width 8, Tiny ImageNet", _on_tiny("vgg16"), 10, 60, lambda _: "grid"),
     Study("resnet50", "ResNet-50 of width 8, Tiny ImageNet", _on_tiny("resnet50"), 10, 60, lambda _: "grid"),
@@ -167,10 +168,14 @@ def _study_section(study: Study, paper: PublishedTable | None, place: Place) -> 
     subject, result = measure_study(study, place)
     picture = f"bias-table-{study.name}.png"
     figures.save(figures.bias_bars(result), place.pictures / picture)
-    text = network_section(study.title, subject.accuracy, result, paper, picture)
+    text = network_section(_heading(study, subject), subject.accuracy, result, paper, picture)
     if paper is not None and result.settings["players"] == "pixels":
         text += "\n\n" + lookalikes(result, paper, signed_gradient_bias(study, subject, place).mean)
     return text
+
+
+def _heading(study: Study, subject: Subject) -> str:
+    return study.title if "," in study.title else f"{study.title}, {subject.benchmark.name}"
 
 
 EXPERIMENT = Experiment(

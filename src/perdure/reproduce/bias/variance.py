@@ -19,7 +19,7 @@ from perdure.reproduce.bias.wording import geometric, said, table
 class Settings:
     """How much is measured."""
 
-    images: int = 3
+    images: int = 6
     permutations: int = 1000
     shares: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)
     methods: tuple[str, ...] = ("gradient_x_input", "integrated_gradients", "lrp", "deepshap", "lime")

@@ -223,7 +223,7 @@ def _reading(least: ExplainerBias, rivals: Sequence[Rival], safe: bool, ranked: 
         return f"{name} has a bias of {number}; it is the only explainer that was compared."
     if safe:
         worst = max(rival.p for rival in rivals)
-        return f"{name} is the least biased ({number}); no other is as low by chance (largest p {worst:.2g})."
+        return f"{name} is the least biased ({number}); its lead over every other is more than chance (largest p {worst:.2g})."
     near = [rival.method for rival in rivals if not (rival.p < SAFE and rival.difference > 0)]
     return f"{name} has the lowest bias ({number}), but on these samples it cannot be told from {', '.join(near)}."
 

@@ -135,7 +135,7 @@ def test_a_removal_that_makes_the_task_easier_is_called_a_leak():
         1000,
     )
     # A difference of two shares of 1000 has a standard error of .022.
-    assert removal._leak(again) == "No removal makes the task easier than whole images."
+    assert removal._leak(again) == "No removal makes the task easier than whole images by more than its error."
     again.without["grad"][1] = 0.6
     assert "With the pixels of Grad gone" in removal._leak(again)
 

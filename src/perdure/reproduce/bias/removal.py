@@ -268,7 +268,7 @@ def _leak(again: Retraining) -> str:
         if best - whole > 1.96 * math.sqrt((whole * (1 - whole) + best * (1 - best)) / tries):
             easier.append(SHORT[name])
     if not easier:
-        return "No removal makes the task easier than whole images."
+        return "No removal makes the task easier than whole images by more than its error."
     return (
         f"With the pixels of {', '.join(easier)} gone, accuracy is surely above that of whole images: the shape of what is "
         "missing tells the class that was explained (Rong et al. 2022 call it leakage), so these accuracies do not say how "

@@ -1,14 +1,17 @@
 """The command line as a stranger meets it."""
 
 import errno
+import io
 import json
 import pickle
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 from perdure import Recorder
+from perdure.cli.bars import working
 
 WIDE = "after_task,task_1,task_2\n1,.9,.2\n2,.5,.8\n"
 
@@ -207,3 +210,26 @@ def test_demo_does_the_whole_way(perdure, tmp_path):
     assert (tmp_path / "demo/report.html").exists()
     assert (tmp_path / "demo/accuracy.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "demo/audit.json").exists()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_work_of_unknown_length_is_told_on_a_terminal_only_and_leaves_nothing_behind(terminal):
+    told = io.StringIO()
+    with working("fitting from 64 starts", Console(file=told, force_terminal=terminal, width=80)):
+        pass
+    assert ("fitting from 64 starts" in told.getvalue()) == terminal
+    assert told.getvalue().endswith("\x1b[2K" if terminal else "")
+
+
+def test_a_long_fit_says_that_it_works_and_keeps_that_out_of_the_result(perdure, tmp_path, monkeypatch):
+    said = []
+
+    def note(what, console):
+        said.append((what, console.stderr))
+        return working(what, console)
+
+    monkeypatch.setattr(sys.modules["perdure.cli.fit"], "working", note)
+    (tmp_path / "a.csv").write_text(WIDE)
+    result = perdure("fit", tmp_path / "a.csv", "--starts", "2", "--json")
+    assert json.loads(result.stdout)["tasks"] == ["1", "2"]
+    assert said == [("fitting from 2 starts", True), ("predicting, ordering, profiling", True)]

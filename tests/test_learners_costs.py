@@ -13,8 +13,9 @@ from tests.crashes import contents
 DIGITS = tasks.load("split-digits", per_class=20, curriculum=[0, 1])
 HIDDEN, EPOCHS, BATCHES, EXAMPLES = 5, 2, 3, 40  # 40 examples of a task are batches of 16, 16 and 8
 PARAMETERS = 64 * HIDDEN + HIDDEN + HIDDEN * 10 + 10
-FORWARD = 64 * HIDDEN + HIDDEN * 10
-BOTH = 2 * FORWARD + HIDDEN * 10  # back to both weights and to the hidden layer, not to the image
+HEAD = HIDDEN * 10
+FORWARD = 64 * HIDDEN + HEAD
+BOTH = 2 * FORWARD + HEAD  # back to both weights and to the hidden layer, not to the image
 TRAINING = EPOCHS * EXAMPLES * BOTH
 PROJECT, PROJECTION = HIDDEN**2 + HIDDEN * 128, HIDDEN**2 + HIDDEN + HIDDEN * 128 + 128  # Co2L's MLP
 STORED = 8 * (64 + 8)  # bits of one example: an 8 x 8 image of bytes and a label of eight
@@ -64,15 +65,16 @@ COSTS: dict[str, tuple[dict[str, Any], list[int], list[int], list[int], list[int
         [0, 20 * WITH_LOGITS],
         [128 * BOTH, 240 * BOTH + 240 * FORWARD + 160 * 3 * HIDDEN**2],
     ),
-    # Two views of batch and draw through network and projection, the old ones too; the head needs each feature once.
+    # Two views of batch and draw through network and projection, the old ones too; the head needs each feature once, and
+    # its two epochs go forward and back to its weights.
     "co2l": (
         {"buffer": 20, "head_epochs": 2},
         [PROJECTION, PROJECTION],
         [0, PARAMETERS + PROJECTION],
         [0, 20 * STORED],
         [
-            80 * BOTH + 160 * 3 * PROJECT + 40 * FORWARD,
-            240 * BOTH + 320 * 3 * PROJECT + 320 * (FORWARD + PROJECT) + 60 * FORWARD,
+            80 * BOTH + 160 * 3 * PROJECT + 40 * FORWARD + 2 * 40 * 2 * HEAD,
+            240 * BOTH + 320 * 3 * PROJECT + 320 * (FORWARD + PROJECT) + 60 * FORWARD + 2 * 60 * 2 * HEAD,
         ],
     ),
     # Two views of batch and both draws; the first draw is joined by the batch; stored logits are made anew at the end.

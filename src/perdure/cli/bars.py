@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 
 def make_bar(console: Console) -> Progress:
@@ -18,3 +29,12 @@ def make_bar(console: Console) -> Progress:
         console=console,
         disable=not console.is_terminal,
     )
+
+
+@contextmanager
+def working(what: str, console: Console) -> Iterator[None]:
+    """Show that work goes on and for how long, where nobody can say how much is left; gone when it is done."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as spinner:
+        spinner.add_task(what, total=None)
+        yield

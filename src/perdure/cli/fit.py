@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from perdure.cli.bars import working
 from perdure.cli.options import numbers
 from perdure.errors import InputError
 
@@ -85,10 +86,12 @@ def fit(
     settings: dict[str, Any] = {"estimator": estimator, "starts": starts, "seed": seed}
     groups = sources if compare else [[part for source in sources for part in source]]
     levels = _levels(chance)
-    fits = [_fit(group, scale, levels, references, settings) for group in groups]
+    console, aside = Console(), Console(stderr=True)
+    with working(f"fitting from {starts} starts", aside):
+        fits = [_fit(group, scale, levels, references, settings) for group in groups]
     if bootstrap:
-        fits = [surrogate.bootstrap(one, bootstrap, seed) for one in fits]
-    console = Console()
+        with working(f"fitting {bootstrap} bootstrap replicates", aside):
+            fits = [surrogate.bootstrap(one, bootstrap, seed) for one in fits]
     if compare:
         named = {f"{number} {path.stem}": one for number, (path, one) in enumerate(zip(curves, fits, strict=True), 1)}
         ranks = surrogate.compare_ranks(named, compare, seed=seed)
@@ -101,7 +104,8 @@ def fit(
         print_ranks(ranks, console)
         return
     (result,) = fits
-    extras = _extras(result, predict, best_order, profile or [], seed)
+    with working("predicting, ordering, profiling", aside):
+        extras = _extras(result, predict, best_order, profile or [], seed)
     if figure:
         _draw(result, extras, figure)
     if as_json:

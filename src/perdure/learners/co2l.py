@@ -33,9 +33,9 @@ class Co2L(ClassMemoryLearner, name="co2l"):
 
     After each task the network's linear head is trained anew on the features of un-augmented examples, body frozen, over
     the task and the memory with equal weight for each class: a checkpoint is a classifier like any other, and the heads of two
-    checkpoints are unrelated. The published recipe (batch 512, cosine rate, 500 and 100 epochs) is for large machines; the
-    rate here is the training's. Within a task the head is still the last task's: accuracies measured there, and patience,
-    judge the new body by the old head.
+    checkpoints are unrelated. The published recipe has a cosine rate after ten epochs of warming up and 500 epochs for the
+    first task; the rate and the epochs here are the training's. Within a task the head is still the last task's:
+    accuracies measured there judge the new body by the old head, so patience is refused.
     """
 
     @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Co2L(ClassMemoryLearner, name="co2l"):
             above(self, 0, "head_epochs", "head_rate")
             at_least(self, 0, "distillation")
 
+    judged_within_task = False
     search = {"distillation": (0.1, 10.0)}
     published = {"split-cifar10": {"lr": 0.5, "batch_size": 512, "momentum": 0.9, "weight_decay": 1e-4, "epochs": 100}}
 
@@ -113,7 +114,10 @@ class Co2L(ClassMemoryLearner, name="co2l"):
         While it is trained the features are centred and scaled to a mean squared length of 1, so that one rate fits any
         network; the head then takes both over. A head without a bias cannot take over the centre, and is trained without.
         """
-        settings, generator, head = self.settings, self.context.generator, self.head()
+        settings, generator, own = self.settings, self.context.generator, self.head()
+        # A layer apart from the network's, so that its passes are metered alike for any network.
+        head = self.drawn(lambda: nn.Linear(own.in_features, own.out_features, own.bias is not None)).to(own.weight)
+        self.context.meter.watch(head, "linear head")
         features = self.frozen_features(examples.raw)
         centre = features.mean(dim=0) if head.bias is not None else torch.zeros_like(features[0])
         scale = (features - centre).square().sum(dim=1).mean().sqrt().clamp_min(1e-12)
@@ -133,11 +137,10 @@ class Co2L(ClassMemoryLearner, name="co2l"):
                 (weight[chosen] * losses).mean().backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             schedule.step()
-        optimizer.zero_grad()
         with torch.no_grad():
-            head.weight.div_(scale)
-            if head.bias is not None:
-                head.bias.sub_(head.weight @ centre)
+            own.weight.copy_(head.weight / scale)
+            if own.bias is not None:
+                own.bias.copy_(head.bias - own.weight @ centre)
 
     def head(self) -> nn.Linear:
         """Return the network's linear head."""

@@ -49,6 +49,8 @@ class Learner:
     name: ClassVar[str] = ""
     trains_all: ClassVar[bool] = False
     """Whether the method learns all tasks in one step (a reference, not a sequence)."""
+    judged_within_task: ClassVar[bool] = True
+    """Whether accuracy means something before the task's end; patience needs that."""
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Published settings by benchmark: the method's own, and the training's where they differ from the benchmark's protocol."""
     decides_by: ClassVar[str] = "logits"

@@ -110,6 +110,10 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
     run.learner.check(settings, run.benchmark)
     if run.training.patience and any(task.validation is None for task in run.benchmark.tasks):
         raise InputError("patience needs validation data; set some aside (--validation 0.1)")
+    if run.training.patience and not run.learner.judged_within_task:
+        raise InputError(
+            f"{run.learner.name}: its head is trained after a task, so patience has nothing to judge by; leave it out"
+        )
     path.mkdir(parents=True, exist_ok=True)
     with alone(path), torch.random.fork_rng(devices=[]):
         remove_litter(path)

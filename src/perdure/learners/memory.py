@@ -150,7 +150,7 @@ class Reservoir:
 
 
 class BalancedReservoir(Reservoir):
-    """A reservoir whose newcomers replace a random example of the class that has most (Buzzega et al. 2021, Algorithm 1).
+    """A reservoir whose newcomers replace a random example of the classes that have most (Buzzega et al. 2021, Algorithm 1).
 
     An example is kept with the same probability as in a plain reservoir. Class-balancing by Chrysakis and Moens 2020
     also lets small classes in with certainty; both even out the classes.
@@ -160,8 +160,8 @@ class BalancedReservoir(Reservoir):
         place = super()._place()
         if self.offered < self.size or place >= self.size or self.held is None:
             return place
-        largest = torch.bincount(self.held.y).argmax()
-        places = torch.nonzero(self.held.y == largest).flatten()
+        counts = torch.bincount(self.held.y)
+        places = torch.nonzero(counts[self.held.y] == counts.max()).flatten()
         return int(places[int(torch.randint(0, len(places), (1,), generator=self.generator))])
 
 

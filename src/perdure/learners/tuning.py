@@ -24,7 +24,14 @@ Told = Callable[[int, dict[str, Any]], None]
 
 
 def tune(run: Run, trials: int, file: Path, progress: Progress = SILENT, told: Told | None = None) -> Run:
-    """Return the run with the settings of the best of so many trials, which are kept in ``file``.
+    """Return the run with the settings of the best of so many trials: see `best_settings`."""
+    return replace(with_settings(run, best_settings(run, trials, file, progress, told)), tuning_trials=trials)
+
+
+def best_settings(
+    run: Run, trials: int, file: Path, progress: Progress = SILENT, told: Told | None = None
+) -> dict[str, Any]:
+    """Return the settings of the best of so many trials, which are kept in ``file``.
 
     The first trial is the run as it is, so tuning never ends worse on the validation data than not tuning. Then Optuna's TPE
     sampler varies the learning rate and whatever the learner names in ``search``, on a logarithmic scale. A trial that diverges
@@ -51,7 +58,7 @@ def tune(run: Run, trials: int, file: Path, progress: Progress = SILENT, told: T
         if told is not None:
             told(len(done), done[-1])
     best = max(done[:trials], key=lambda entry: float(entry["validation_accuracy"]))
-    return replace(with_settings(run, best["settings"]), tuning_trials=trials)
+    return dict(best["settings"])
 
 
 def with_settings(run: Run, chosen: dict[str, Any]) -> Run:

@@ -40,7 +40,7 @@ class XDER(ClassMemoryLearner, name="xder"):
     gamma * the true class's (`transplanted`); so are those of the past heads when an example is stored.
 
     Batch norm: the running statistics follow one pass a step, in which every task has an equal part (the first draw,
-    joined by the batch's share of 1 / past tasks). All other passes leave them alone, or they would be those of the present
+    joined by 1 / past tasks as many of the batch). All other passes leave them alone, or they would be those of the present
     task. In the first task they follow the batch.
 
     Heads may differ in size. Domain-incrementally there are no heads of tasks to come, so that is refused.
@@ -78,8 +78,15 @@ class XDER(ClassMemoryLearner, name="xder"):
 
     @classmethod
     def check(cls, settings: Any, benchmark: Benchmark) -> None:
-        """Tasks that share their outputs have no heads of their own."""
+        """Tasks that share their outputs have no heads of their own; one example alone cannot go through batch norm."""
         super().check(settings, benchmark)
+        classes = [len(task.classes) for task in benchmark.tasks]
+        wanted = sum(classes) * -(-2 // min(classes))
+        if settings.buffer < wanted:
+            raise InputError(
+                f"setting 'buffer': {settings.buffer} leaves a task a single stored example, which batch norm cannot take; "
+                f"expected at least {wanted}"
+            )
         if benchmark.scenario == "domain":
             raise InputError(
                 "xder: it prepares the outputs of tasks to come, and domain-incrementally all tasks share theirs; "
@@ -108,7 +115,7 @@ class XDER(ClassMemoryLearner, name="xder"):
         first, second = self.memory.draw(batch.size), self.memory.draw(batch.size)
         if first is None or second is None:
             return []
-        share = batch.size // len(set(self.visited))
+        share = len(first) // max(1, len({*self.visited} - {batch.task}))
         mixed = self.net(torch.cat([self.view(first), batch.x[:share]]))
         with statistics_kept(self.net):
             return [(first, mixed[: len(first)]), (second, self.net(self.view(second)))]

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.errors import InputError
+
+_DECIMAL_COMMA = re.compile(r"^(-?\d*),(\d+)$")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -118,8 +121,16 @@ def read_versioned(path: Path, what: str, schema: int) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> list[list[str]]:
-    """Return the cells of a CSV file, blank lines left out; a row of another length than the first is refused."""
-    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(read_text(path))) if any(row)]
+    """Return the cells of a CSV file, blank lines left out; a row of another length than the first is refused.
+
+    A first line with semicolons or tabs says that these cut the cells; then ``0,9`` is a number with a decimal comma.
+    """
+    text = read_text(path)
+    first = text.lstrip().split("\n", 1)[0]
+    delimiter = next((mark for mark in ";\t" if mark in first), ",")
+    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)]
+    if delimiter != ",":
+        rows = [[_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows]
     for number, row in enumerate(rows, start=1):
         if len(row) != len(rows[0]):
             raise InputError(

@@ -14,7 +14,7 @@ from typing import Any
 from perdure import learners, tasks
 from perdure.audit import Audit, Interval, audit_records
 from perdure.learners import Position, Progress, Run, Training
-from perdure.learners.tuning import with_settings
+from perdure.learners.tuning import best_settings, with_settings
 from perdure.record import Record, find_records
 from perdure.record.files import read_json, write_json
 from perdure.tasks.benchmark import Augmentation
@@ -41,6 +41,10 @@ class Study:
     """What a learner is trained with besides: its own settings, and rates that differ."""
     augmentation: Augmentation | None = None
     """None for the benchmark's own."""
+    tuning_width: int | None = None
+    """Width of the network in the trials; None for the study's own."""
+    tuning_epochs: int | None = None
+    """Epochs a task in the trials, the rate falling after three quarters of them; None for the study's own."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +93,28 @@ def run_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) ->
     for seed in range(study.seeds):
         for name in study.learners:
             folder = out / study.name / name
-            run = Run(benchmark, learners.get(name), network=study.network, width=study.width, training=study.training)
-            run = with_settings(run, dict(study.settings.get(name, {})))
-            if study.trials:
-                with watch(f"{name} tuning") as progress:
-                    run = learners.tune(run, study.trials, folder / "tuning.json", progress)
+            run = tuned_run(study, name, benchmark, folder, watch)
             with watch(f"{name} seed {seed}") as progress:
                 stopwatch = Stopwatch(progress)
                 learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", stopwatch)
             if stopwatch.seconds:
                 write_json(folder / f"time-{seed}.json", {"step_seconds": statistics.median(stopwatch.seconds)})
     return audit_study(study, out)
+
+
+def tuned_run(study: Study, name: str, benchmark: tasks.Benchmark, folder: Path, watch: Watcher) -> Run:
+    """Return how a learner is trained: as the study says, with the settings of its best trial if there are trials."""
+    run = Run(benchmark, learners.get(name), network=study.network, width=study.width, training=study.training)
+    run = with_settings(run, dict(study.settings.get(name, {})))
+    if not study.trials:
+        return run
+    trial = run if study.tuning_width is None else replace(run, width=study.tuning_width)
+    if study.tuning_epochs is not None:
+        fall = study.tuning_epochs * 3 // 4
+        trial = with_settings(trial, {"epochs": study.tuning_epochs, "milestones": (fall,)})
+    with watch(f"{name} tuning") as progress:
+        chosen = best_settings(trial, study.trials, folder / "tuning.json", progress)
+    return replace(with_settings(run, chosen), tuning_trials=study.trials)
 
 
 def load_benchmark(study: Study, data_dir: Path | None) -> tasks.Benchmark:
@@ -132,6 +147,13 @@ def protocol(study: Study, record: Record) -> str:
     training = study.training
     network = study.network if study.width is None else f"{study.network} width {study.width}"
     tuning = f"{study.trials} trials" if study.trials else "no tuning"
+    shorter = [
+        f"{word} {size}"
+        for word, size in (("width", study.tuning_width), ("epochs", study.tuning_epochs))
+        if size is not None
+    ]
+    if study.trials and shorter:
+        tuning += f" (at {' and '.join(shorter)})"
     return (
         f"Five tasks of two classes, {study.per_class} training images of each class, {network}, {training.optimizer}, "
         f"{training.epochs} epochs a task, batch {training.batch_size}, {tuning}, {study.seeds} seeds; "

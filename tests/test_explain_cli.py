@@ -10,7 +10,8 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from perdure import Recorder, explain, figures, nets, tasks
+from perdure import Recorder, explain, figures, learners, nets, tasks
+from perdure.audit import across_checkpoints
 from perdure.errors import InputError
 
 
@@ -47,6 +48,7 @@ def test_maps_and_picture_are_written_and_are_those_of_the_library(perdure, trai
         "maps",
     )
     told = json.loads(perdure(*arguments, "--json").stdout)
+    assert told["explained"] == "the logit of the true class"
     assert told["written"] == ["maps/maps.npz", "maps/maps.png"]
     assert (tmp_path / "maps/maps.png").read_bytes()[:4] == b"\x89PNG"
     with np.load(tmp_path / "maps/maps.npz") as written:
@@ -65,6 +67,22 @@ def test_the_default_is_expected_gradients_into_the_record(perdure, trained):
     assert shown == [str(path / "explain/maps.npz"), str(path / "explain/maps.png")]
     with np.load(path / "explain/maps.npz") as written:
         assert written["expected_gradients"].shape == (4, 8, 8)
+
+
+def test_a_learner_that_decides_by_distance_can_be_explained_by_either_score(perdure, tmp_path):
+    data = tasks.load("split-digits", tasks=2, per_class=10)
+    training = learners.Training(epochs=1, lr=0.1)
+    run = learners.Run(data, learners.get("icarl"), "small-conv", training=training, settings={"buffer": 20})
+    learners.execute(run, tmp_path / "icarl")
+    options = ("explain", "icarl", "--method", "gradient_x_input", "--samples", "1")
+    said = perdure(*options).stderr
+    assert said.strip() == "explained: the network's logit of the true class; the learner decides by nearest class mean"
+    by_logits = json.loads(perdure(*options, "--json").stdout)
+    by_decision = json.loads(perdure(*options, "--json", "--score", "decision").stdout)
+    assert by_decision["explained"] == "the score of the true class by which the learner decides (nearest class mean)"
+    assert by_logits["sums"] != by_decision["sums"]
+    checkpoints = across_checkpoints(tmp_path / "icarl", methods="gradient_x_input", per_task=2)
+    assert checkpoints.explaining["explained"] == by_logits["explained"]
 
 
 def test_refused_methods_do_not_stop_the_others(perdure, trained):
@@ -86,6 +104,7 @@ def test_refused_methods_do_not_stop_the_others(perdure, trained):
         (("--target", "11"), "an output from 1 to 10"),
         (("--players", "pixel", "--method", "shapley"), "did you mean 'pixels'"),
         (("--baseline", "zeros", "--method", "shapley"), "did you mean 'zero'"),
+        (("--score", "decisions"), "did you mean 'decision'"),
         (("--format", "gif"), "--format gif: known: pdf, png, svg"),
         (("--device", "warp"), "--device warp: it cannot be used here"),
     ],

@@ -24,7 +24,7 @@ from perdure.audit.explanation_pairs import FloatArray, IntArray, Pairs, plain_t
 from perdure.audit.json_values import number_of
 from perdure.audit.retraining_explanations import Progress
 from perdure.audit.samples import Rows, balanced_order
-from perdure.audit.subject import NetworkMaker, Subject, subject_of
+from perdure.audit.subject import NetworkMaker, Subject, explained_in_words, subject_of
 from perdure.audit.trust_summaries import CheckpointSummary, StepPair
 from perdure.errors import InputError
 from perdure.metrics import PairScores, RetrainingScores, shapc
@@ -173,6 +173,7 @@ def across_checkpoints(
     pairs: dict[str, Pairs] = {}
     scores: dict[str, FloatArray] = {}
     refused: dict[str, str] = {}
+    whose = "the true class" if chosen.target == "label" else "the class decided for right after the sample's task"
     done, total = 0, len(taus) * (len(asked) + len(CONTROLS))
     with alone(folder):
         remove_litter(folder)
@@ -199,7 +200,7 @@ def across_checkpoints(
         seed=subject.seed,
         curriculum=subject.curriculum,
         per_task=per_task,
-        explaining=asdict(chosen),
+        explaining={**asdict(chosen), "explained": explained_in_words(whose, "logits", subject.decides_by)},
         pairs=pairs,
         shapc=scores,
         refused=refused,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ from perdure.audit.stability_results import (
 )
 from perdure.audit.stability_settings import LEAST_BIASED, Settings
 from perdure.audit.stability_store import UNIT, Store, TaskValues, as_json, value_names
-from perdure.audit.subject import NetworkMaker, Subject, subject_of, take_head
+from perdure.audit.subject import NetworkMaker, Subject, explained_in_words, subject_of, take_head
 from perdure.errors import InputError, nearest
 from perdure.metrics import Interval
 from perdure.record.files import alone, remove_litter
@@ -282,7 +282,7 @@ def _result(
         seed=subject.seed,
         tasks=subject.tasks,
         curriculum=subject.curriculum,
-        settings={**as_json(asdict(settings)), "explained": _explained_in_words(subject, settings)},
+        settings={**as_json(asdict(settings)), "explained": _explained(subject, settings)},
         mean=found.mean,
         var=found.var,
         calibrated=found.calibrated,
@@ -300,12 +300,7 @@ def _result(
     )
 
 
-def _explained_in_words(subject: Subject, settings: Settings) -> str:
-    if settings.head == "first":
-        return f"{_explained_in_words(subject, replace(settings, head='own'))}, by the head of the sample's own step"
+def _explained(subject: Subject, settings: Settings) -> str:
     whose = "the true class" if settings.target == "label" else "the class each network decides for"
-    if subject.decides_by == "logits":
-        return f"the logit of {whose}"
-    if settings.score == "decision":
-        return f"the score of {whose} by which the learner decides ({subject.decides_by})"
-    return f"the network's logit of {whose}; the learner decides by {subject.decides_by}"
+    words = explained_in_words(whose, settings.score, subject.decides_by)
+    return f"{words}, by the head of the sample's own step" if settings.head == "first" else words

@@ -63,6 +63,15 @@ class Subject:
         return [step for step in steps if self.curriculum[step] not in self.curriculum[:step]]
 
 
+def explained_in_words(whose: str, score: str, decides_by: str) -> str:
+    """Return in words which score of whose class is explained, and whether the learner decides by it."""
+    if decides_by == "logits":
+        return f"the logit of {whose}"
+    if score == "decision":
+        return f"the score of {whose} by which the learner decides ({decides_by})"
+    return f"the network's logit of {whose}; the learner decides by {decides_by}"
+
+
 def subject_of(
     path: str | Path,
     network: NetworkMaker | None = None,

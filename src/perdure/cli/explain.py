@@ -33,6 +33,7 @@ def explain(
         str | None, typer.Option(help="Which test samples, counted from 1: 1,5,9. By default the first 4.")
     ] = None,
     target: Annotated[str, typer.Option(help="label, predicted, or an output counted from 1.")] = "label",
+    score: Annotated[str, typer.Option(help="logits, or decision: what a learner like icarl decides by.")] = "logits",
     budget: Annotated[
         int, typer.Option(help="Gradients, steps, perturbations or permutations for each sample.", min=1)
     ] = 100,
@@ -62,7 +63,7 @@ def explain(
     wrong on this network is refused; with several methods the others go on, and the exit code is 1.
     """
     from perdure import explain as room  # noqa: PLC0415
-    from perdure.audit.subject import rebuilt_benchmark, rebuilt_network  # noqa: PLC0415
+    from perdure.audit.subject import explained_in_words, networks_of, rebuilt_benchmark  # noqa: PLC0415
     from perdure.record import Record  # noqa: PLC0415
 
     _check_format(picture)
@@ -72,7 +73,14 @@ def explain(
     data = rebuilt_benchmark(opened, data_dir)
     if not opened.manifest.checkpoints:
         raise InputError(f"{record}: no checkpoint was kept, so there is no network to explain")
-    network = rebuilt_network(opened, data, max(opened.manifest.checkpoints) if step is None else step - 1)
+    networks = dict(zip(("logits", "decision"), networks_of(opened, None, data, device), strict=True))
+    if score not in networks:
+        raise InputError(f"--score {score}: {nearest(score, list(networks))}")
+    network = networks[score](max(opened.manifest.checkpoints) if step is None else step - 1)
+    whose = {"label": "the true class", "predicted": "the class the network decides for"}.get(
+        target, f"output {target}"
+    )
+    explained = explained_in_words(whose, score, opened.manifest.decides_by)
     x, labels, others = _inputs(data, task, numbers(samples, "--samples"), background)
     wanted = _target(target, labels, data.outputs)
     console = Console(stderr=True)
@@ -84,7 +92,7 @@ def explain(
                 line = bar.add_task(name, total=len(x))
                 try:
                     maps[name] = room.attribute(
-                        network.to(device),
+                        network,
                         x,
                         wanted,
                         name,
@@ -105,7 +113,7 @@ def explain(
                     refused[name] = str(error)
     finally:  # what is finished is kept, whatever ends the work
         written = _write(out or record / "explain", x, labels, maps, data, picture) if maps else []
-    _tell(written, maps, refused, as_json)
+    _tell(explained, written, maps, refused, as_json)
 
 
 def _show(bar: Progress, line: TaskID, done: int, total: int) -> None:
@@ -175,12 +183,13 @@ def _write(folder: Path, x: Any, labels: Any, maps: dict[str, Any], data: Benchm
     return written
 
 
-def _tell(written: list[Path], maps: dict[str, Any], refused: dict[str, str], as_json: bool) -> None:
+def _tell(explained: str, written: list[Path], maps: dict[str, Any], refused: dict[str, str], as_json: bool) -> None:
     if as_json:
         sums = {name: value.flatten(1).sum(1).tolist() for name, value in maps.items()}
-        told = {"written": [str(path) for path in written], "sums": sums, "refused": refused}
+        told = {"explained": explained, "written": [str(path) for path in written], "sums": sums, "refused": refused}
         typer.echo(json.dumps(told, indent=2))
     else:
+        typer.echo(f"explained: {explained}", err=True)
         for path in written:
             typer.echo(path)
     for reason in refused.values():

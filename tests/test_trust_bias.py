@@ -327,9 +327,10 @@ def test_the_command_prints_a_table_and_json(record, perdure, tmp_path):
     assert found.verdict is not None
     assert found.verdict.reading in printed.replace("\n", " ")
     assert "<svg" in (tmp_path / "bias.svg").read_text()
-    told = json.loads(perdure(*words, "--method", "grad", "--json", "--shapc").stdout)
-    assert told["bias"]["explainers"][0]["method"] == "grad"
-    assert told["shapc"]["settings"]["method"] == "grad"
+    more = [*words[:2], "--samples", 16, *words[4:]]
+    told = json.loads(perdure(*more, "--method", "deepshap", "--json", "--shapc").stdout)
+    assert told["bias"]["explainers"][0]["method"] == "deepshap"
+    assert told["shapc"]["settings"]["method"] == "deepshap"
 
 
 def test_peoples_ratings_stand_beside_the_bias(record, perdure, tmp_path):

@@ -61,8 +61,10 @@ def measure_bias(
     """Return the attribution bias of each explainer on some samples, beside a constant and a random map.
 
     Every map is compared with the Shapley values of the same output, sampled with ``permutations`` by ``estimator``
-    (antithetic; exact up to 12 players). Masked variables take the background's mean, or ``baseline``. ``players``: pixels,
-    grid or features; maps are summed over a cell. ``budget`` is what a map may cost: gradients, steps or perturbations.
+    (antithetic; exact up to 12 players). Masked variables take the background's mean, or ``baseline``, and integrated
+    gradients start there too: from elsewhere they answer another question, and would be called biased for it. Gradient x
+    input and LRP compare with zero whatever is masked. ``players``: pixels, grid or features; maps are summed over a cell.
+    ``budget`` is what a map may cost: gradients, steps or perturbations.
     Grad-CAM is judged at its own layer, where the players are positions, and therefore not ranked with the others. An
     explainer that would be wrong on this network is named in ``refused``. ``tables`` makes the Shapley values; give a
     `KeptShapley` to keep those of each sample on disk.
@@ -70,7 +72,7 @@ def measure_bias(
     asked = checked_methods(methods)
     tell = progress or (lambda *_: None)
     inputs = (x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))).detach()
-    units = _units(network, inputs, target, batch_size)
+    units, decided = _units(network, inputs, target, batch_size)
     chosen = _players(players, inputs[0])
     sampler = estimator or ("exact" if chosen.count <= EXACT_PLAYERS else "antithetic")
     shared: dict[str, Any] = {"background": background, "seed": seed, "batch_size": batch_size}
@@ -84,6 +86,10 @@ def measure_bias(
         players=chosen,
         progress=lambda done, total: tell("Shapley values", done, total),
     )
+    if not reference.values.any():
+        raise InputError(
+            "the explained outputs do not depend on the inputs: every Shapley value is 0; are the network's weights loaded?"
+        )
     explainers, refused = [], {}
     maps: dict[str, FloatArray] = {}
     for place, name in enumerate((*asked, *CONTROLS)):
@@ -92,8 +98,9 @@ def measure_bias(
             if name == "gradcam":
                 explainers.append(_at_layer(network, inputs, units, layer, sampling, tables))
             else:
+                start = "mean" if baseline is None and name == "integrated_gradients" else baseline
                 maps[name] = player_maps(
-                    network, inputs, units, name, chosen, budget=budget, layer=layer, baseline=baseline, **shared
+                    network, inputs, units, name, chosen, budget=budget, layer=layer, baseline=start, **shared
                 )
         except InputError as error:
             refused[name] = str(error)
@@ -118,6 +125,7 @@ def measure_bias(
             "player_count": chosen.count,
             "baseline": baseline if baseline is None or isinstance(baseline, str | int | float) else "own",
             "background": len(background),
+            "decided": float((decided == units).mean()),
             "seed": seed,
         },
         verdict=verdict_of(found),
@@ -196,10 +204,19 @@ def _at_layer(
     return explainer_bias("gradcam", bias, sampling["seed"], own.layer, own.values.shape[1])
 
 
-def _units(network: nn.Module, x: Tensor, target: Any, batch_size: int | None) -> NDArray[np.int64]:
-    """Return the output unit that is explained of each sample."""
+def _units(
+    network: nn.Module, x: Tensor, target: Any, batch_size: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the output unit that is explained of each sample, and the one that the network gives the highest score."""
     with kept_as_it_was(network), torch.no_grad():
         network.eval()
         device = next(network.parameters(), x).device
-        scores = outputs_of(network, x.to(device), rows_per_batch(batch_size, x.shape[1:]))
-    return resolve_targets(target, scores).cpu().numpy().astype(np.int64)
+        try:
+            scores = outputs_of(network, x.to(device), rows_per_batch(batch_size, x.shape[1:]))
+        except (RuntimeError, TypeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(
+                f"inputs of shape {tuple(x.shape[1:])} do not go through the network ({reason})"
+            ) from error
+    units = resolve_targets(target, scores).cpu().numpy().astype(np.int64)
+    return units, scores.argmax(dim=1).cpu().numpy().astype(np.int64)

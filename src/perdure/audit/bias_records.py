@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure.audit.bias import METHODS, Progress, measure_bias
-from perdure.audit.bias_results import FILE, BiasResult, Verdict
+from perdure.audit.bias_results import FILE, SCHEMA, BiasResult, Verdict
+from perdure.audit.controls import CONTROLS
 from perdure.audit.explaining import checked_methods
 from perdure.audit.samples import BenchmarkData, Data, OwnData, balanced_order
 from perdure.audit.shapley_store import KeptShapley
@@ -24,6 +27,8 @@ from perdure.record.files import alone, read_json
 
 SHAPLEY = Path("trust") / "shapley"
 """Where Shapley values are kept in a record, to be used again."""
+COMPARISONS = Path("trust") / "comparisons"
+"""Where every comparison is kept; the one asked for last is what the record shows, and what chooses its explainer."""
 
 
 def record_bias(
@@ -78,11 +83,13 @@ def record_bias(
         "options": {name: str(value) for name, value in sorted(options.items())},
         "seed": seed,
     }
-    file = opened.path / FILE
+    file, own_file = opened.path / FILE, opened.path / COMPARISONS / f"{_digest(about)}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     with alone(file.parent):
-        if file.exists() and (kept := read_json(file)).get("settings", {}).get("about") == about:
-            return BiasResult.from_json(kept)
+        if own_file.exists() and (kept := read_json(own_file)).get("schema") == SCHEMA:
+            found = BiasResult.from_json(kept)
+            found.save(file)
+            return found
         words = f"{opened.manifest.learner} after step {place + 1} of {opened.measurements.benchmark}"
         found = measure_bias(
             model,
@@ -97,7 +104,8 @@ def record_bias(
             **options,
         )
         found = replace(found, settings={**found.settings, "about": about})
-        found.save(file)
+        for place_of_it in (own_file, file):
+            found.save(place_of_it)
     return found
 
 
@@ -139,16 +147,41 @@ def _step(record: Record, step: int | None) -> int:
     return max(kept) if step is None else step
 
 
+def _digest(about: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
+
+
 def _counted(steps: Any) -> str:
     return ", ".join(str(step + 1) for step in sorted(steps))
 
 
 def chosen_explainer(record: str | Path) -> Verdict:
-    """Return the verdict that was kept in a record: the explainer to use, and the evidence for it."""
+    """Return the verdict that was kept in a record: the explainer to use, and the evidence for it.
+
+    Refused when it is not less biased than both controls by more than chance: then it has shown nothing.
+    """
     file = Path(record) / FILE
     if not file.exists():
-        raise InputError(f"{record}: its explainers have not been compared yet; run `perdure trust {record}` first")
+        raise InputError(
+            f"{record}: its explainers have not been compared yet; run `perdure trust {record}` first, or name one (--method)"
+        )
     verdict = BiasResult.load(file).verdict
     if verdict is None:
         raise InputError(f"{file}: no explainer could be ranked on this network, so none can be chosen")
+    if nothing := [name for name in verdict.tied if name in CONTROLS]:
+        raise InputError(
+            f"{file}: {verdict.least} has the lowest bias but cannot be told from {' and '.join(nothing)}, the control; "
+            "compare on more samples, or name an explainer (--method)"
+        )
     return verdict
+
+
+def one_explainer(records: Sequence[str | Path]) -> str:
+    """Return the explainer that all records choose: stability is compared under one."""
+    chosen = {str(record): chosen_explainer(record).least for record in records}
+    if len(set(chosen.values())) > 1:
+        said = "; ".join(f"{record}: {name}" for record, name in chosen.items())
+        raise InputError(
+            f"the records choose different explainers ({said}), and stability compares under one only; name it (--method)"
+        )
+    return next(iter(chosen.values()))

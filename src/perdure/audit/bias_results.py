@@ -21,7 +21,7 @@ from perdure.record.files import read_json, write_json
 
 FILE = Path("trust") / "bias.json"
 """Where it is kept in a record."""
-SCHEMA = 1
+SCHEMA = 2
 SAFE = 0.05
 FloatArray = NDArray[np.float64]
 
@@ -68,6 +68,11 @@ class Rival:
     high: float
     p: float
 
+    @property
+    def behind(self) -> bool:
+        """Whether it is further off by more than chance."""
+        return self.p < SAFE and self.difference > 0
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -81,6 +86,11 @@ class Verdict:
     rivals: tuple[Rival, ...]
     safe: bool
     reading: str
+
+    @property
+    def tied(self) -> tuple[str, ...]:
+        """What the least biased explainer cannot be told from."""
+        return tuple(rival.method for rival in self.rivals if not rival.behind)
 
 
 @dataclass(frozen=True)
@@ -130,7 +140,9 @@ class BiasResult:
     def from_json(cls, value: dict[str, Any]) -> BiasResult:
         """Return the result that `to_json` wrote."""
         if value.get("schema") != SCHEMA:
-            raise InputError(f"this bias result has schema {value.get('schema')!r}, expected {SCHEMA}")
+            raise InputError(
+                f"this comparison of explainers has schema {value.get('schema')!r}, expected {SCHEMA}; run perdure trust again"
+            )
         verdict = value["verdict"]
         return cls(
             subject=value["subject"],
@@ -199,7 +211,7 @@ def verdict_of(explainers: Sequence[ExplainerBias]) -> Verdict | None:
     compared = [_paired(entry, least) for entry in others]
     p_values = holm([rival.p for rival in compared]) if compared else np.zeros(0)
     rivals = tuple(replace(rival, p=float(p)) for rival, p in zip(compared, p_values, strict=True))
-    safe = bool(rivals) and all(rival.p < SAFE and rival.difference > 0 for rival in rivals)
+    safe = bool(rivals) and all(rival.behind for rival in rivals)
     return Verdict(least.method, least.overall, rivals, safe, _reading(least, rivals, safe, len(ranked)))
 
 
@@ -224,7 +236,7 @@ def _reading(least: ExplainerBias, rivals: Sequence[Rival], safe: bool, ranked: 
     if safe:
         worst = max(rival.p for rival in rivals)
         return f"{name} is the least biased ({number}); its lead over every other is more than chance (largest p {worst:.2g})."
-    near = [rival.method for rival in rivals if not (rival.p < SAFE and rival.difference > 0)]
+    near = [rival.method for rival in rivals if not rival.behind]
     return f"{name} has the lowest bias ({number}), but on these samples it cannot be told from {', '.join(near)}."
 
 

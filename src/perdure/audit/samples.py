@@ -93,15 +93,25 @@ class OwnData:
     @classmethod
     def checked(cls, data: Any, background: Any) -> OwnData:
         """Return the data as arrays, or say what is wrong with them."""
-        pairs = []
+        pairs, data = [], list(data)
         for task, pair in enumerate(data, start=1):
             if not isinstance(pair, Sequence) or len(pair) != 2:
                 raise InputError(f"data: task {task} must be a pair (inputs, labels), got a {type(pair).__name__}")
             x, y = _array(pair[0]).astype(np.float32), _array(pair[1])
-            if len(x) != len(y) or len(x) < 2 or y.ndim != 1:
-                raise InputError(f"data: task {task} has {len(x)} inputs and labels of shape {y.shape}")
+            which = f"data of task {task}" if len(data) > 1 else "data"
+            if y.ndim != 1 or len(x) != len(y):
+                raise InputError(
+                    f"{which}: {len(x)} inputs and labels of shape {y.shape}; expected one number for each input"
+                )
+            if len(x) < 2:
+                raise InputError(f"{which}: {len(x)} samples, expected at least 2")
             if y.dtype.kind not in "iu" or y.min() < 0:
-                raise InputError(f"data: the labels of task {task} must be output units, whole numbers from 0")
+                raise InputError(
+                    f"{which}: labels of type {y.dtype}, the smallest {y.min()}; expected output units, integers from 0 on"
+                )
+            if not np.isfinite(x).all():
+                row = int(np.argwhere(~np.isfinite(x))[0][0])
+                raise InputError(f"{which}: NaN or infinity in the input of sample {row + 1}; leave it out, or fill it")
             pairs.append((x, y.astype(np.int64)))
         if not pairs:
             raise InputError("data: it is empty; expected a pair (inputs, labels) for each task")

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from perdure.audit.bias_records import one_explainer
 from perdure.audit.results import MEASURES, Audit, LearnerAudit
 from perdure.audit.stability import shapc
 from perdure.audit.stability_compare import compare
 from perdure.audit.stability_results import ShapcResult
+from perdure.audit.stability_settings import LEAST_BIASED
 from perdure.metrics import Interval, Missing, interval
 from perdure.record import Record
 
@@ -24,10 +26,13 @@ def audit_stability(
 ) -> tuple[ShapcResult, ...]:
     """Audit the stability of each run that is a sequence; ``options`` are those of `shapc`.
 
-    With a retraining reference, runs of one learner serve each other as another seed; a single one is trained again.
+    The least biased explainer must be the same for all. With a retraining reference, runs of one learner serve each other
+    as another seed; a single one is trained again.
     """
     manifests = {run: Record.open(run).manifest for run in runs}
     sequences = [run for run in runs if not manifests[run].trains_all]
+    if options.get("method") == LEAST_BIASED and sequences:
+        one_explainer(sequences)
     results = []
     for run in sequences:
         alike = [

@@ -237,13 +237,16 @@ def _of_folder(path: Path, network: NetworkMaker, data: OwnData, device: str) ->
 
 def read_weights(file: Path) -> dict[str, Tensor]:
     """Return the weights in a safetensors file, or in a torch file read with ``weights_only``: nothing is executed."""
+    if not file.is_file():
+        raise InputError(f"{file}: there is no such file")
     if file.suffix == ".safetensors":
         return load_tensors(file)
     try:
         value = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # noqa: BLE001  (torch raises several kinds for a bad file)
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{file}: it cannot be read as weights alone ({reason})") from None
+    except Exception:  # noqa: BLE001  (torch raises several kinds for a bad file)
+        raise InputError(
+            f"{file}: it cannot be read as weights alone; expected what torch.save(network.state_dict(), file) writes"
+        ) from None
     for name in _NESTED:
         if isinstance(value, dict) and isinstance(value.get(name), dict):
             value = value[name]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import update_wrapper
 from pathlib import Path
 from typing import Any
@@ -72,24 +74,42 @@ class OwnFunction:
         update_wrapper(self, function, updated=())
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call the function."""
-        return self.function(*arguments, **named)
+        """Call the function; what it raises becomes one line that names the place in the file."""
+        with _of_the_user(self.place, f"{self.place.name}:{self.name}"):
+            return self.function(*arguments, **named)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
         return own_function, (f"{self.place}:{self.name}",)
 
 
+@contextmanager
+def _of_the_user(file: Path, what: str) -> Iterator[None]:
+    """Turn any exception of a user's code into one line with its place in the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
+        where = f" in line {lines[-1]}" if lines else ""
+        reason = (str(error).splitlines() or [""])[0]
+        raise InputError(f"{what} failed{where} ({type(error).__name__}: {reason})") from error
+
+
 def own_function(text: str) -> OwnFunction:
     """Return the function that ``file.py:name`` points at; the file is run, so it must be your own."""
-    place, _, name = text.rpartition(":")
-    path = Path(place)
-    if not path.is_file():
-        raise InputError(f"{text}: there is no file {place}; expected file.py:function")
+    place, colon, name = text.rpartition(":")
+    path = Path(place if colon else text)
+    if not colon or not path.is_file():
+        raise InputError(
+            f"{text}: {'there is no such file' if colon else 'no function is named'}; expected file.py:function"
+        )
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{text}: {place} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with _of_the_user(path.resolve(), text):
+        spec.loader.exec_module(module)
     function = getattr(module, name, None)
     if not callable(function):
         raise InputError(f"{text}: {place} has no function {name!r}")

@@ -15,6 +15,7 @@ from perdure.cli.trust_bias import OwnNetwork, bias_of_own, tell_bias, trained_r
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
+    from perdure.audit.ratings import Ratings
     from perdure.learners import Training
 
 Target = Literal["label", "predicted"]
@@ -67,7 +68,12 @@ def trust(
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ...", rich_help_panel=_DATA)] = "cpu",
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="An explainer; may be given several times.", rich_help_panel=_EXPLAIN),
+        typer.Option(
+            "--method",
+            help="An explainer (perdure explain --method NAME); may be given several times. By default all are compared; "
+            "with --retrain expected gradients alone.",
+            rich_help_panel=_EXPLAIN,
+        ),
     ] = None,
     samples: Annotated[
         int, typer.Option(help="Test samples to ask about, balanced over classes.", min=1, rich_help_panel=_BIAS)
@@ -82,12 +88,27 @@ def trust(
     ] = None,
     weights: Annotated[
         Path | None,
-        typer.Option(help="Weights of your own --network: .safetensors, .pt or .pth.", rich_help_panel=_BIAS),
+        typer.Option(
+            help="Weights of your own --network: .safetensors, .pt or .pth; without, as the function makes it.",
+            rich_help_panel=_BIAS,
+        ),
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
-            help="file.py:function of your own: () -> (inputs, labels) or (inputs, labels, background).",
+            help="Your own samples, as the network takes them: file.npz with x, y and perhaps background, or "
+            "file.py:function, () -> (inputs, labels) or (inputs, labels, background).",
+            rich_help_panel=_BIAS,
+        ),
+    ] = None,
+    outputs: Annotated[
+        int | None,
+        typer.Option(help="Outputs of your own --network; by default the largest label + 1.", rich_help_panel=_BIAS),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="What masked values take, and where integrated gradients start: mean (of the background), zero or blur.",
             rich_help_panel=_BIAS,
         ),
     ] = None,
@@ -132,17 +153,19 @@ def trust(
         typer.Option(help="Also add so many percent from the output down, layer by layer.", rich_help_panel=_NOISE),
     ] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Save the scores against noise as .png, .svg or .pdf.", rich_help_panel=_NOISE)
+        Path | None,
+        typer.Option(help="Save the comparison (with --retrain: the scores against noise) as .png, .svg or .pdf."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of folds, networks and draws.", min=0)] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where networks and maps are kept, to be used again; by default runs/retraining, or runs/trust.",
+            help="Where networks and maps are kept, to be used again; by default runs/retraining, or runs/trust. What is found "
+            "about a RECORD is kept in it.",
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every score, distance and fold as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
 ) -> None:
     """Can the explanations be believed? Which explainer is least biased; with --retrain: do they survive training again?
 
@@ -166,17 +189,19 @@ def trust(
         bias |= {"target": target, "layer": layer, "players": players, "seed": seed, "device": device}
         if method:
             bias["methods"] = method
+        if baseline is not None:
+            bias["baseline"] = baseline
+        _check_bias(record, network, data, out, shapc)
+        rated = _read_ratings(ratings)
         where = OUT_BIAS if out is None else out
-        if data is None:
+        if data is None or network is None:
             if record is None:
                 record = trained_record(benchmark, network, width, per_class, data_dir, given, seed, where)
-            _bias_of_record(record, samples, step, data_dir, bias, shapc, ratings, figure, as_json)
+            _bias_of_record(record, samples, step, data_dir, bias, shapc, rated, figure, as_json)
             return
-        if record is not None or network is None:
-            raise InputError("--data: give it with --network file.py:function, a trained network of your own")
         with Bar(Console(stderr=True)) as bar:
-            found_bias = bias_of_own(OwnNetwork(network, weights, data), where, samples, bias, bar.show)
-        tell_bias(found_bias, None, ratings, figure, as_json, where / "bias.json")
+            found_bias = bias_of_own(OwnNetwork(network, weights, data, outputs), where, samples, bias, bar.show)
+        tell_bias(found_bias, None, rated, figure, as_json, where / "bias.json", asked=method or [])
         return
     if folds == 0 and record is None:
         raise InputError("--folds 0 leaves nothing to do without a record; name one, or train at least 2 folds")
@@ -222,7 +247,7 @@ def _bias_of_record(
     data_dir: Path | None,
     bias: dict[str, Any],
     shapc: bool,
-    ratings: Path | None,
+    ratings: Ratings | None,
     figure: Path | None,
     as_json: bool,
 ) -> None:
@@ -244,7 +269,30 @@ def _bias_of_record(
                 device=bias["device"],
                 progress=lambda done, total, _: bar.show("SHAPC", done, total),
             )
-    tell_bias(found, stability, ratings, figure, as_json, record / FILE)
+    tell_bias(found, stability, ratings, figure, as_json, record / FILE, asked=bias.get("methods", []))
+
+
+def _check_bias(record: Path | None, network: str | None, data: str | None, out: Path | None, shapc: bool) -> None:
+    """Refuse options that would be left unused."""
+    if record is not None and out is not None:
+        raise InputError(f"--out {out}: what is found about a record is kept in the record; leave it out")
+    if data is not None and (record is not None or network is None):
+        raise InputError("--data: give it with --network file.py:function, a trained network of your own")
+    if data is not None and shapc:
+        raise InputError(
+            "--shapc: it compares the checkpoints of a record; for your own, name the explainer: "
+            "perdure audit FOLDER --shapc --method NAME --network file.py:function --data file.py:function"
+        )
+    if data is None and record is None and network is not None and ":" in network:
+        raise InputError(f"--network {network}: give --data too, the samples to ask your network about")
+
+
+def _read_ratings(file: Path | None) -> Ratings | None:
+    if file is None:
+        return None
+    from perdure.audit.ratings import read_ratings  # noqa: PLC0415
+
+    return read_ratings(file)
 
 
 def _percents(text: str, option: str) -> list[float]:

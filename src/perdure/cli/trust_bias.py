@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from perdure.audit.bias_results import BiasResult, ExplainerBias
+    from perdure.audit.ratings import Ratings
     from perdure.audit.stability_results import ShapcResult
 
 Show = Callable[[str, int, int], None]
@@ -31,6 +33,8 @@ class OwnNetwork:
     network: str
     weights: Path | None
     data: str
+    outputs: int | None
+    """None for the largest label + 1."""
 
 
 def bias_of_own(own: OwnNetwork, out: Path, samples: int, asked: dict[str, Any], show: Show) -> BiasResult:
@@ -43,17 +47,18 @@ def bias_of_own(own: OwnNetwork, out: Path, samples: int, asked: dict[str, Any],
     from perdure.audit.shapley_store import KeptShapley  # noqa: PLC0415
     from perdure.audit.subject import filled, read_weights  # noqa: PLC0415
 
-    given = own_function(own.data)()
-    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-        raise InputError(f"--data {own.data}: expected (inputs, labels) or (inputs, labels, background)")
+    given = _samples(own.data)
     data = OwnData.checked([given[:2]], None if len(given) == 2 else [given[2]])
     rows = np.sort(balanced_order(data.labels(0), asked["seed"])[:samples])
     x, labels = data.inputs(0, rows), data.labels(0)[rows]
-    network = own_function(own.network)(tuple(x.shape[1:]), int(data.labels(0).max()) + 1)
+    outputs = own.outputs or int(data.labels(0).max()) + 1
+    network = own_function(own.network)(tuple(x.shape[1:]), outputs)
     if not isinstance(network, torch.nn.Module):
         raise InputError(f"--network {own.network}: it made a {type(network).__name__}, expected a torch.nn.Module")
     if own.weights is not None:
-        network = filled(network, read_weights(own.weights), f"{own.weights}: the checkpoint")
+        source = "--outputs" if own.outputs else "the largest label + 1; say --outputs if there are more"
+        what = f"{own.weights}: the checkpoint, for a network of {outputs} outputs ({source}),"
+        network = filled(network, read_weights(own.weights), what)
     device, count = asked.pop("device"), asked.pop("background")
     target = asked.pop("target")
     found = measure_bias(
@@ -68,6 +73,27 @@ def bias_of_own(own: OwnNetwork, out: Path, samples: int, asked: dict[str, Any],
     )
     found.save(out / "bias.json")
     return found
+
+
+def _samples(place: str) -> Sequence[Any]:
+    """Return (inputs, labels) or (inputs, labels, background) from a user's file or function."""
+    import numpy as np  # noqa: PLC0415
+
+    if place.endswith(".npz"):
+        try:
+            with np.load(place, allow_pickle=False) as arrays:
+                found = [arrays[name] for name in ("x", "y", "background") if name in arrays]
+                if not {"x", "y"} <= set(arrays):
+                    raise InputError(f"--data {place}: it has {', '.join(arrays) or 'nothing'}; expected x and y")
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"--data {place}: it cannot be read as arrays ({error})") from None
+        return found
+    given = own_function(place)()
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        raise InputError(f"--data {place}: expected (inputs, labels) or (inputs, labels, background)")
+    return given
 
 
 def trained_record(
@@ -109,17 +135,18 @@ def trained_record(
 def tell_bias(
     found: BiasResult,
     stability: ShapcResult | None,
-    ratings: Path | None,
+    ratings: Ratings | None,
     figure: Path | None,
     as_json: bool,
     where: Path,
+    asked: Sequence[str],
 ) -> None:
-    """Print the comparison, or everything as JSON; save the figure; exit with 1 when an explainer had to be refused."""
+    """Print the comparison, or everything as JSON; save the figure; exit with 1 when an explainer asked for was refused."""
     people = None
     if ratings is not None:
-        from perdure.audit.ratings import compare_with_ratings, read_ratings  # noqa: PLC0415
+        from perdure.audit.ratings import compare_with_ratings  # noqa: PLC0415
 
-        people = compare_with_ratings(found, read_ratings(ratings))
+        people = compare_with_ratings(found, ratings)
     if figure is not None:
         from perdure import figures  # noqa: PLC0415
 
@@ -137,51 +164,57 @@ def tell_bias(
             from perdure.cli.stability import print_result  # noqa: PLC0415
 
             print_result(stability, Console())
+            typer.echo("perdure audit RUNS --shapc --method least-biased puts it beside other runs and on the page.")
     for name, why in found.refused.items():
         typer.echo(f"perdure: {name} was left out: {why}", err=True)
-    if found.refused:
+    if set(asked) & set(found.refused):
         raise typer.Exit(1)
 
 
 def print_bias(found: BiasResult, where: Path, console: Console) -> None:
     """Print the bias of every explainer and control, and the verdict."""
-    from perdure.audit.controls import CONTROLS  # noqa: PLC0415
-
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     say(
         f"Can the explanation be believed? {found.subject}: {found.samples} samples, "
         f"{found.settings['player_count']} players ({found.settings['players']})"
     )
+    if found.target == "label":
+        say(
+            f"The true class is explained; the network gives it the highest score on {found.settings['decided']:.0%} of them."
+        )
     table = Table(
         title="attribution bias", title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
     table.add_column("explainer", no_wrap=True)
     for name in ("all shares, sides ↓", "corrected", "top 10%", "low 10%"):
         table.add_column(name, justify="right", no_wrap=True)
-    for entry in sorted(found.explainers, key=_order):
-        if entry.method == CONTROLS[0]:
+    in_order = sorted(found.explainers, key=_order)
+    for before, entry in zip([None, *in_order], in_order, strict=False):
+        if before is not None and entry.control and not before.control:
             table.add_section()
+        cells = (entry.corrected.mean(), *(entry.cells[0][side].mean for side in range(2)))
         table.add_row(
-            _name(entry),
-            _interval(entry.overall),
-            f"{entry.corrected.mean():.4f}",
-            *(f"{entry.cells[0][side].mean:.4f}" for side in range(2)),
+            _name(entry), _interval(entry.overall), *("–" if cell != cell else f"{cell:.4f}" for cell in cells)
         )
     console.print(table)
+    start = found.settings["baseline"] or "mean"
+    masked = {"mean": "the background's mean", "own": "your baseline"}.get(start, start)
     if found.estimator == "exact":
-        say("Judged by exact Shapley values.")
+        say(f"Judged by exact Shapley values; masked values take {masked}.")
     else:
         floor = next(entry.floor.mean() for entry in found.explainers if entry.layer is None)
         say(
-            f"Judged by Shapley values from {found.permutations} permutations ({found.estimator}); sampling noise is "
-            f"{found.noise_share:.1%} of their squared norm, and a map without bias would score {floor:.4f}."
+            f"Judged by Shapley values from {found.permutations} permutations ({found.estimator}), masked values taking "
+            f"{masked}; sampling noise is {found.noise_share:.1%} of their squared norm, and a map without bias would score "
+            f"{floor:.4f}."
         )
     for entry in found.explainers:
         if entry.layer is not None:
             say(f"{entry.method} is judged at layer {entry.layer} ({entry.players} positions), so it is not ranked.")
         if entry.degenerate:
             say(
-                f"{entry.method}: set aside because they are zero everywhere: {entry.degenerate} of {found.samples} maps."
+                f"{entry.method}: {entry.degenerate} of {found.samples} samples are set aside, because its map or the "
+                "Shapley values are zero everywhere."
             )
     if found.verdict is None:
         say("No explainer could be ranked.")

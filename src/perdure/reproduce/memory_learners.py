@@ -61,7 +61,7 @@ _RESNET = replace(
     title="Split CIFAR-10 (small), class-incremental, ResNet-18",
     network="resnet18",
     width=16,
-    training=replace(_SMALL.training, epochs=8, batch_size=10, lr=0.03, milestones=(6,)),
+    training=replace(_SMALL.training, epochs=7, batch_size=10, lr=0.03, milestones=(5,)),
     trials=4,
     tuning_width=8,
     tuning_epochs=4,

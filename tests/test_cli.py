@@ -23,6 +23,17 @@ def test_help_names_every_command(perdure):
         assert "Usage" in perdure(command, "--help").stdout
 
 
+def test_the_help_of_reproduce_names_every_target(perdure):
+    from perdure.reproduce import TARGETS
+    from perdure.reproduce.bias import EXPERIMENTS
+
+    shown = "".join(
+        character for character in perdure("reproduce", "--help").stdout if character.isalnum() or character == "-"
+    )
+    for name in (*TARGETS, "retraining", "bias-all", *(name.removeprefix("bias") for name in EXPERIMENTS)):
+        assert name in shown
+
+
 def test_score_prints_a_table_or_json(perdure, tmp_path):
     (tmp_path / "ewc_seed0.csv").write_text(WIDE)
     (tmp_path / "ewc_seed1.csv").write_text(WIDE.replace(".5", ".6"))

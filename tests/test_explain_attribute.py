@@ -356,6 +356,8 @@ def test_nan_and_infinity_are_reported_with_the_samples_index():
     ("options", "says"),
     [
         ({"method": "gradd"}, "did you mean 'grad'"),
+        ({"method": "InputXGradient"}, "here it is 'gradient_x_input'"),
+        ({"method": "deep_lift_shap"}, "here it is 'deepshap'"),
         ({"method": "expected_gradients", "background": None}, "needs a background"),
         ({"method": "deepshap", "background": None}, "needs a background"),
         ({"method": "shapley", "background": None}, "baseline 'mean' needs a background"),

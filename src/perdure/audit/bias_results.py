@@ -118,6 +118,16 @@ class BiasResult:
                 return entry
         raise InputError(f"{method}: it was not measured; there are {', '.join(e.method for e in self.explainers)}")
 
+    @property
+    def by_bias(self) -> tuple[ExplainerBias, ...]:
+        """The explainers from the least biased on, then those that are not ranked, then the controls."""
+
+        def place(entry: ExplainerBias) -> tuple[int, float]:
+            known = not np.isnan(entry.overall.mean)
+            return (2 if entry.control else 0 if entry.ranked else 1, entry.overall.mean if known else np.inf)
+
+        return tuple(sorted(self.explainers, key=place))
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {

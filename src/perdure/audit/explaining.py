@@ -79,7 +79,7 @@ def checked_methods(methods: str | Sequence[str]) -> tuple[str, ...]:
     asked = (methods,) if isinstance(methods, str) else tuple(dict.fromkeys(methods))
     for name in asked:
         if name not in (*explain.method_names(), *CONTROLS):
-            raise InputError(f"method: unknown name {name!r}, {nearest(name, explain.method_names())}")
+            raise explain.unknown_method(name)
     return tuple(name for name in asked if name not in CONTROLS)
 
 

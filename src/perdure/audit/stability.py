@@ -111,7 +111,7 @@ def _checked_settings(given: Mapping[str, Any]) -> Settings:
             raise InputError(f"shapc: there is no setting {name!r}; {nearest(name, known)}")
     chosen = Settings(**given)
     if chosen.method not in explain.method_names():
-        raise InputError(f"method: unknown name {chosen.method!r}, {nearest(chosen.method, explain.method_names())}")
+        raise explain.unknown_method(chosen.method)
     return chosen
 
 

@@ -14,7 +14,8 @@ def reproduce(
         str,
         typer.Argument(
             help="What to reproduce: classic-learners, memory-learners, shapc, retraining; an experiment of the bias paper "
-            "(bias-table, ...), or bias-all."
+            "(bias-agreement, -boxes, -deepshap, -gaussian, -human, -instability, -irrelevant-region, -masking, -perspectives, "
+            "-planted-pattern, -removal, -table, -variance), or bias-all."
         ),
     ],
     data_dir: Annotated[Path | None, typer.Option(help="Where data files are.")] = None,
@@ -34,7 +35,7 @@ def reproduce(
 ) -> None:
     """Train learners and write their table beside the published one.
 
-    classic-learners tunes and trains the twelve classic learners; memory-learners trains the nine methods of the SHAPC
+    classic-learners tunes and trains the twelve classic learners; memory-learners the nine methods of the SHAPC
     paper's Table 1, and shapc audits whether they keep their reasons; retraining asks whether explanations survive it;
     bias-... asks whether they can be believed. It can be stopped and repeated: finished runs, trials and samples are kept.
     """

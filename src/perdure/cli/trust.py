@@ -178,7 +178,8 @@ def trust(
     its checkpoints.
 
     Findings about a RECORD are left in it, where perdure audit and perdure report find them.
-    Run it again: finished networks, values and maps are used as they are. Exit code 1 when an explainer had to be refused.
+    Run it again: finished networks, values and maps are used as they are. Exit code 1 when an explainer named by --method
+    had to be refused.
     """
     from perdure.audit.explaining import Explaining  # noqa: PLC0415
 

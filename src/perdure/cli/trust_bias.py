@@ -127,6 +127,8 @@ def trained_record(
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / ASIDE, b"networks of perdure trust\n")
     folder = out / f"{data.name}-{network or protocol.network}-seed-{seed}"
+    if not folder.exists():
+        typer.echo(f"no record is named, so {run.network} is trained on {data.name} first ({folder})", err=True)
     with RunProgress("training", Console(stderr=True), tells_tasks=False) as progress:
         learners.execute(run, folder, progress)
     return folder
@@ -188,8 +190,7 @@ def print_bias(found: BiasResult, where: Path, console: Console) -> None:
     table.add_column("explainer", no_wrap=True)
     for name in ("all shares, sides ↓", "corrected", "top 10%", "low 10%"):
         table.add_column(name, justify="right", no_wrap=True)
-    in_order = sorted(found.explainers, key=_order)
-    for before, entry in zip([None, *in_order], in_order, strict=False):
+    for before, entry in zip([None, *found.by_bias], found.by_bias, strict=False):
         if before is not None and entry.control and not before.control:
             table.add_section()
         cells = (entry.corrected.mean(), *(entry.cells[0][side].mean for side in range(2)))
@@ -221,11 +222,6 @@ def print_bias(found: BiasResult, where: Path, console: Console) -> None:
     else:
         say(found.verdict.reading)
     say(f"Everything is in {where}.")
-
-
-def _order(entry: ExplainerBias) -> tuple[int, float]:
-    """Explainers by bias, then those that are not ranked, then the controls."""
-    return (2 if entry.control else 0 if entry.ranked else 1, entry.overall.mean)
 
 
 def _name(entry: ExplainerBias) -> str:

@@ -1,6 +1,6 @@
 """Attributions from a network: explainers, expected gradients, Shapley values, and refusals where they would be wrong."""
 
-from perdure.explain.attribute import attribute, expected_gradients, method_names
+from perdure.explain.attribute import attribute, expected_gradients, method_names, unknown_method
 from perdure.explain.axioms import AxiomCheck, Axioms, check_axioms, check_network_axioms
 from perdure.explain.checker import Finding, check_network
 from perdure.explain.exact import Dividends, ExactShapley, exact_shapley
@@ -47,4 +47,5 @@ __all__ = [
     "shapley_marginals",
     "shapley_table",
     "superpixels",
+    "unknown_method",
 ]

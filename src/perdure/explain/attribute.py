@@ -56,6 +56,30 @@ def method_names() -> list[str]:
     return list(_METHODS)
 
 
+_ELSEWHERE = {
+    "saliency": "grad",
+    "vanillagradient": "grad",
+    "inputxgradient": "gradient_x_input",
+    "guidedbackpropagation": "guided_backprop",
+    "deepliftshap": "deepshap",
+    "deepexplainer": "deepshap",
+    "gradientshap": "expected_gradients",
+    "gradientexplainer": "expected_gradients",
+    "layergradcam": "gradcam",
+    "shapleyvaluesampling": "shapley",
+    "samplingexplainer": "shapley",
+}
+"""What captum and shap call our methods, in small letters alone."""
+
+
+def unknown_method(name: str) -> InputError:
+    """Return the error for a name that `attribute` does not know: what captum or shap call so, or the nearest."""
+    ours = _ELSEWHERE.get("".join(letter for letter in name.lower() if letter.isalpha()))
+    if ours is not None:
+        return InputError(f"method: unknown name {name!r}, here it is {ours!r}")
+    return InputError(f"method: unknown name {name!r}, {nearest(name, method_names())}")
+
+
 def attribute(
     model: nn.Module,
     x: Any,
@@ -129,7 +153,7 @@ def expected_gradients(
 
 def _named(method: str) -> Method:
     if method not in _METHODS:
-        raise InputError(f"method: unknown name {method!r}, {nearest(str(method), list(_METHODS))}")
+        raise unknown_method(str(method))
     return _METHODS[method]
 
 

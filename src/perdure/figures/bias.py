@@ -28,7 +28,8 @@ def bias_bars(result: BiasResult) -> Figure:
     Controls stand apart on the right of each group, in grey; hollow dots were judged at a layer of their own. The dash below a
     dot is what an unbiased map would score at the sampling noise of the Shapley values.
     """
-    entries = sorted(result.explainers, key=lambda entry: entry.control)
+    shown = [entry for entry in result.explainers if not math.isnan(entry.overall.mean)]
+    entries = sorted(shown, key=lambda entry: entry.control)
     looks = _looks(entries)
     places = _places(entries)
     figure = Figure(figsize=(10, 5.4), layout="constrained")

@@ -43,7 +43,7 @@ def bias_table(audit: Audit) -> Table:
 
 def _bias_rows(found: TrustFindings, result: BiasResult) -> Iterator[tuple[Cell, ...]]:
     rivals = {} if result.verdict is None else {rival.method: rival for rival in result.verdict.rivals}
-    for entry in result.explainers:
+    for entry in result.by_bias:
         rival = rivals.get(entry.method)
         yield (
             *_who(found, entry.method),

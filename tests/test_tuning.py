@@ -168,6 +168,45 @@ def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tm
     assert f"Of 3 pairs {reversals} stand the other way round" in text
 
 
+def test_trials_may_be_smaller_than_the_runs_they_choose_settings_for(tmp_path, monkeypatch):
+    small = replace(
+        memory_learners.STUDIES["memory-resnet18"],
+        benchmark="split-digits",
+        learners=("naive", "der++"),
+        per_class=12,
+        network="small-conv",
+        width=4,
+        training=Training(epochs=3, batch_size=8, lr=0.05, milestones=(2,)),
+        trials=2,
+        tuning_width=2,
+        tuning_epochs=1,
+        seeds=1,
+        augmentation=None,
+        settings={"der++": {"buffer": 20}},
+    )
+    tried = []
+    real = learners.tuning._accuracy
+
+    def accuracy(run, progress):
+        tried.append((run.width, run.training.epochs, run.training.milestones))
+        return real(run, progress)
+
+    monkeypatch.setattr(learners.tuning, "_accuracy", accuracy)
+    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    assert tried == [(2, 1, (1,))] * 4
+    text = memory_learners.table(small, audit, tmp_path)
+    assert "2 trials (at width 2 and epochs 1)" in text
+    for name in small.learners:
+        manifest = Record.open(tmp_path / small.name / name / "seed-0").manifest
+        trials = json.loads((tmp_path / small.name / name / "tuning.json").read_text())["trials"]
+        best = max(trials, key=lambda trial: trial["validation_accuracy"])["settings"]
+        assert manifest.network["width"] == 4
+        assert manifest.settings["epochs"] == 3
+        assert manifest.settings["tuning_trials"] == 2
+        assert {key: manifest.settings[key] for key in best} == best
+        assert f"lr {best['lr']:.3g}" in text
+
+
 def test_the_stability_of_the_study_is_audited_from_its_records(tmp_path, monkeypatch):
     monkeypatch.setattr(shapc_table, "OPTIONS", {"samples": 10, "per_task": 8, "background": 10})
     small = replace(

@@ -70,12 +70,13 @@ def measure_perspectives(
 ) -> PerspectivesResult:
     """Return three views of each explainer's pixel maps on images (n, channels, height, width), beside the controls.
 
-    Infidelity: ``removals`` squares of random side (up to a third of the image) and place take the background's mean.
-    Sensitivity: ``perturbations`` draws of uniform noise up to ``radius`` in the network's input units. The same squares and
-    the same noise for every explainer. Grad-CAM's map is the enlarged one.
+    Infidelity: ``removals`` squares of random side (up to a third of the image) and place take the background's mean,
+    where integrated gradients start too. Sensitivity: ``perturbations`` draws of uniform noise up to ``radius`` in the
+    network's input units. The same squares and the same noise for every explainer. Grad-CAM's map is the enlarged one.
     """
     explaining: dict[str, Any] = {
         "background": background,
+        "baseline": "mean",
         "budget": budget,
         "layer": layer,
         "batch_size": batch_size,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from perdure.audit import Audit, LearnerAudit
 from perdure.learners import Training
-from perdure.record.files import read_json, write_atomically
-from perdure.reproduce.study import Study, cell, operations, protocol, records_of
+from perdure.record.files import write_atomically
+from perdure.reproduce.study import Study, cell, chosen_in_trials, operations, protocol, records_of
 
 CLASSIC = ("naive", "cumulative", "joint", "l2", "ewc", "online-ewc", "si", "mas", "lwf", "rehearsal", "gem", "agem")
 PAPER = ("naive", "cumulative", "ewc", "lwf", "si")
@@ -91,6 +91,5 @@ def write_results(sections: list[str], path: Path) -> None:
 
 
 def _settings(out: Path, study: Study, entry: LearnerAudit) -> str:
-    trials = read_json(out / study.name / entry.learner / "tuning.json")["trials"][: study.trials]
-    best = max(trials, key=lambda trial: float(trial["validation_accuracy"]))
-    return f"`{entry.learner}` " + ", ".join(f"{name} {value:.3g}" for name, value in best["settings"].items())
+    chosen = chosen_in_trials(study, out, entry.learner)
+    return f"`{entry.learner}` " + ", ".join(f"{name} {value:.3g}" for name, value in chosen.items())

@@ -110,11 +110,19 @@ def tuned_run(study: Study, name: str, benchmark: tasks.Benchmark, folder: Path,
         return run
     trial = run if study.tuning_width is None else replace(run, width=study.tuning_width)
     if study.tuning_epochs is not None:
-        fall = study.tuning_epochs * 3 // 4
+        fall = max(1, study.tuning_epochs * 3 // 4)
         trial = with_settings(trial, {"epochs": study.tuning_epochs, "milestones": (fall,)})
     with watch(f"{name} tuning") as progress:
         chosen = best_settings(trial, study.trials, folder / "tuning.json", progress)
     return replace(with_settings(run, chosen), tuning_trials=study.trials)
+
+
+def chosen_in_trials(study: Study, out: Path, learner: str) -> dict[str, float]:
+    """Return the settings of a learner's best trial; none without trials."""
+    if not study.trials:
+        return {}
+    trials = read_json(out / study.name / learner / "tuning.json")["trials"][: study.trials]
+    return dict(max(trials, key=lambda trial: float(trial["validation_accuracy"]))["settings"])
 
 
 def load_benchmark(study: Study, data_dir: Path | None) -> tasks.Benchmark:

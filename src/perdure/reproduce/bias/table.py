@@ -65,7 +65,7 @@ def _on_tiny(network: str) -> Callable[[Place], Subject]:
 
 _INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # a table has no map at a layer
 TINY = Training(epochs=20, batch_size=32, lr=0.01, momentum=0.9, milestones=(15,), decay=0.2)
-LENET = Study("lenet", "LeNet, CIFAR-10", subjects.lenet, 20, 500)
+LENET = Study("lenet", "LeNet, CIFAR-10", subjects.lenet, 100, 500)
 STUDIES = (
     LENET,
     Study("resnet20", "ResNet-20, CIFAR-10", subjects.resnet20, 4, 20),

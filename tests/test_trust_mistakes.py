@@ -30,6 +30,20 @@ def test_integrated_gradients_start_where_masked_values_end():
     assert not np.allclose(found, zero["integrated_gradients"].samples, atol=1e-3)
 
 
+def test_a_printed_result_is_a_table_from_the_least_biased_on():
+    found = measure_bias(
+        net(), X, 1, background=BACKGROUND, methods=["grad", "deepshap", "integrated_gradients"], permutations=20
+    )
+    title, *rows, reading = str(found).splitlines()
+    assert "6 samples" in title
+    means = [float(row.split()[1]) for row in rows]
+    assert means[:3] == sorted(means[:3])
+    assert {row.split()[0] for row in rows[3:]} == {"constant", "random"}
+    assert found.verdict is not None
+    assert rows[0].split()[0] == found.verdict.least
+    assert reading == found.verdict.reading
+
+
 def test_a_network_that_does_not_look_at_its_inputs_is_refused():
     blind = nn.Sequential(nn.Flatten(), nn.Linear(36, 4))
     nn.init.zeros_(blind[1].weight)  # type: ignore[arg-type]

@@ -118,6 +118,15 @@ class BiasResult:
                 return entry
         raise InputError(f"{method}: it was not measured; there are {', '.join(e.method for e in self.explainers)}")
 
+    def __str__(self) -> str:
+        rows = [
+            f"  {entry.method:<22}{entry.overall.mean:.4f} [{entry.overall.low:.4f}, {entry.overall.high:.4f}]"
+            + (" control" if entry.control else "" if entry.ranked else f" at layer {entry.layer}, not ranked")
+            for entry in self.by_bias
+        ]
+        reading = "No explainer could be ranked." if self.verdict is None else self.verdict.reading
+        return "\n".join([f"attribution bias, {self.subject or 'network'}, {self.samples} samples", *rows, reading])
+
     @property
     def by_bias(self) -> tuple[ExplainerBias, ...]:
         """The explainers from the least biased on, then those that are not ranked, then the controls."""

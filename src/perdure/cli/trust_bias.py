@@ -153,6 +153,7 @@ def tell_bias(
         from perdure import figures  # noqa: PLC0415
 
         figures.save(figures.bias_bars(found), figure)
+        typer.echo(f"picture: {figure}", err=True)
     if as_json:
         told = {"bias": found.to_json(), **({} if stability is None else {"shapc": stability.to_json()})}
         if people is not None:

@@ -155,6 +155,7 @@ def protocol(study: Study, record: Record) -> str:
     training = study.training
     network = study.network if study.width is None else f"{study.network} width {study.width}"
     tuning = f"{study.trials} trials" if study.trials else "no tuning"
+    aside = " (a fifth for validation)" if study.trials else ""
     shorter = [
         f"{word} {size}"
         for word, size in (("width", study.tuning_width), ("epochs", study.tuning_epochs))
@@ -163,7 +164,7 @@ def protocol(study: Study, record: Record) -> str:
     if study.trials and shorter:
         tuning += f" (at {' and '.join(shorter)})"
     return (
-        f"Five tasks of two classes, {study.per_class} training images of each class, {network}, {training.optimizer}, "
+        f"Five tasks of two classes, {study.per_class} training images of each class{aside}, {network}, {training.optimizer}, "
         f"{training.epochs} epochs a task, batch {training.batch_size}, {tuning}, {study.seeds} seeds; "
         f"torch {record.manifest.software['torch']}."
     )

@@ -99,11 +99,11 @@ def _of_the_user(file: Path, what: str) -> Iterator[None]:
 def own_function(text: str) -> OwnFunction:
     """Return the function that ``file.py:name`` points at; the file is run, so it must be your own."""
     place, colon, name = text.rpartition(":")
-    path = Path(place if colon else text)
-    if not colon or not path.is_file():
-        raise InputError(
-            f"{text}: {'there is no such file' if colon else 'no function is named'}; expected file.py:function"
-        )
+    path = Path(place)
+    if not colon:
+        raise InputError(f"{text}: no function is named; expected file.py:function")
+    if not path.is_file():
+        raise InputError(f"{text}: there is no file {place}; expected file.py:function")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{text}: {place} is not a Python file")

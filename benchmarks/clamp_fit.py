@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 
 from perdure import surrogate
-from perdure.surrogate.adam import PaperParameters, projected_adam, random_parameters
-from perdure.surrogate.problem import make_problem
+from perdure.surrogate.estimation.adam import PaperParameters, projected_adam, random_parameters
+from perdure.surrogate.estimation.problem import make_problem
 
 Array = NDArray[np.float64]
 TASKS, ALGORITHMS, STEPS = 5, 3, 9

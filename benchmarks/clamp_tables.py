@@ -19,10 +19,10 @@ from scipy.stats import spearmanr
 import clamp_data
 import clamp_printed as printed
 from perdure import surrogate
-from perdure.audit import latent_properties
+from perdure.audits import latent_properties
 from perdure.figures.clamp import performance_curves
 from perdure.figures.style import save
-from perdure.surrogate.intervals import draws, property_arrays
+from perdure.surrogate.diagnostics.intervals import draws, property_arrays
 
 OUT = Path(__file__).parents[1] / "docs" / "results" / "clamp.md"
 REPLICATES, DRAWS = 400, 4000

@@ -17,8 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.pages import chromium, made_up_audit, made_up_samples
-from tests.trusted import made_up_findings
+from tests.helpers.pages import chromium, made_up_audit, made_up_samples
+from tests.helpers.trust_findings import made_up_findings
 
 from perdure.report import write_page
 

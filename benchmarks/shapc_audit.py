@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from perdure import explain, learners, metrics, tasks
-from perdure.audit import shapc
-from perdure.audit.samples import balanced_order
-from perdure.audit.subject import Subject, subject_of
+from perdure.audits import audit_shapc as shapc
+from perdure.runs.data import balanced_order
+from perdure.runs.loaded_run import Subject, subject_of
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 FOLDER = Path(tempfile.gettempdir()) / "perdure-shapc-audit"

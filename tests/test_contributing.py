@@ -16,7 +16,7 @@ def test_the_example_learner_is_one_file_and_trains(tmp_path):
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
     package = Path(perdure.__file__).parent
     shutil.copytree(package, tmp_path / "src/perdure", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "src/perdure/learners/shrink.py").write_text(example)
+    (tmp_path / "src/perdure/learners/methods/shrink.py").write_text(example)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"}
 
     def weight(strength: float) -> float:

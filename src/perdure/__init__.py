@@ -1,38 +1,47 @@
 """perdure: is our continual learner reliable?
 
-``import perdure`` is light: the rooms that need torch are loaded when they are first used.
+``import perdure`` is light: packages that need torch are loaded when they are first used.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perdure import audit, explain, figures, importers, learners, metrics, nets, record, report, surrogate, tasks
-    from perdure.errors import InputError
+    from perdure import (
+        audits,
+        explain,
+        figures,
+        importers,
+        learners,
+        metrics,
+        nets,
+        record,
+        report,
+        runs,
+        surrogate,
+        tasks,
+    )
+    from perdure.audits import Audit, audit
+    from perdure.base.errors import InputError
     from perdure.record import Record, Recorder
 
 __version__ = "0.1.0"
 
-_ROOMS = (
-    "audit",
-    "explain",
-    "figures",
-    "importers",
-    "learners",
-    "metrics",
-    "nets",
-    "record",
-    "report",
-    "surrogate",
-    "tasks",
-)
-_NAMES = {"InputError": "perdure.errors", "Record": "perdure.record", "Recorder": "perdure.record"}
+_EXPORTS = {
+    "Audit": "perdure.audits",
+    "InputError": "perdure.base.errors",
+    "Record": "perdure.record",
+    "Recorder": "perdure.record",
+    "audit": "perdure.audits",
+}
 
 __all__ = [
+    "Audit",
     "InputError",
     "Record",
     "Recorder",
     "audit",
+    "audits",
     "explain",
     "figures",
     "importers",
@@ -41,16 +50,17 @@ __all__ = [
     "nets",
     "record",
     "report",
+    "runs",
     "surrogate",
     "tasks",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+def __getattr__(name: str) -> object:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    if name in __all__:
         return import_module(f"perdure.{name}")
-    if name in _NAMES:
-        return getattr(import_module(_NAMES[name]), name)
     raise AttributeError(f"module 'perdure' has no attribute {name!r}")
 
 

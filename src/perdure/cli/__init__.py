@@ -9,6 +9,7 @@ from collections.abc import Callable
 import typer
 
 from perdure import __version__
+from perdure.base.errors import InputError
 from perdure.cli.audit import audit, report
 from perdure.cli.demo import demo
 from perdure.cli.explain import explain
@@ -16,8 +17,7 @@ from perdure.cli.fit import fit
 from perdure.cli.reproduce import reproduce
 from perdure.cli.run import run
 from perdure.cli.score import score
-from perdure.cli.trust import trust
-from perdure.errors import InputError
+from perdure.cli.trust.command import trust
 
 # A full disk, a quota, or a place where nothing may be written: the user's to mend, not a fault of the program.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from perdure.base.errors import InputError
 from perdure.cli.options import WEIGHTS_HELP, inside, weightings
-from perdure.errors import InputError
 
 PAGE = "report.html"
 Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Records, or folders with records below.")]
@@ -95,17 +95,18 @@ def audit(
     Writes audit.json and prints a table. Runs of one learner on one benchmark are averaged. Exit code 1 when a record is
     unfinished. With --shapc, --network and --data, a folder of checkpoints of your own is audited too.
     """
-    from perdure.audit import FILE, audit_records  # noqa: PLC0415
-    from perdure.audit import shapc as audit_one  # noqa: PLC0415
-    from perdure.cli.stability import (  # noqa: PLC0415
+    from perdure.audits import FILE
+    from perdure.audits import audit as audit_records
+    from perdure.audits import audit_shapc as audit_one
+    from perdure.cli.shapc_output import (
         StabilityProgress,
         own_data,
         own_network,
         print_result,
         print_stability,
     )
-    from perdure.cli.tables import print_audit  # noqa: PLC0415
-    from perdure.record import Record, find_records  # noqa: PLC0415
+    from perdure.cli.tables import print_audit
+    from perdure.record import Record, find_records
 
     own = {"network": own_network(network), "data": own_data(data)}
     asked = {
@@ -177,7 +178,8 @@ def report(
     Shows audit.json in the given folder if it is newer than the records, otherwise audits them first. What takes longer
     (perdure audit --clamp) is shown when audit.json has it, and what perdure trust has left in the records always.
     """
-    from perdure.audit import FILE, Audit, audit_records, with_trust  # noqa: PLC0415
+    from perdure.audits import FILE, Audit, with_trust
+    from perdure.audits import audit as audit_records
 
     if len(paths) == 1 and not paths[0].exists():
         raise InputError(f"{paths[0]}: there is no such directory")

@@ -33,14 +33,15 @@ def demo(
     naive just keeps training and forgets; ewc holds on to the parameters that mattered; rehearsal keeps a few examples;
     cumulative trains anew on everything and shows what was possible.
     """
-    import torch  # noqa: PLC0415
+    import torch
 
-    from perdure import learners, tasks  # noqa: PLC0415
-    from perdure.audit import FILE, audit_records  # noqa: PLC0415
-    from perdure.cli.progress import RunProgress  # noqa: PLC0415
-    from perdure.cli.stability import StabilityProgress  # noqa: PLC0415
-    from perdure.cli.tables import print_audit  # noqa: PLC0415
-    from perdure.figures import accuracy_lines, save  # noqa: PLC0415
+    from perdure import learners, tasks
+    from perdure.audits import FILE
+    from perdure.audits import audit as audit_records
+    from perdure.cli.progress import RunProgress
+    from perdure.cli.shapc_output import StabilityProgress
+    from perdure.cli.tables import print_audit
+    from perdure.figures import accuracy_lines, save
 
     torch.set_num_threads(1)  # the network is so small that a second thread only costs
     console = Console()
@@ -65,11 +66,11 @@ def demo(
 
 def _ask_explanations(out: Path, benchmark: Benchmark, protocol: Protocol) -> None:
     """Leave in the first records whether their explanations can be believed, and whether they survive retraining."""
-    from perdure import tasks  # noqa: PLC0415
-    from perdure.audit import across_checkpoints, record_bias, retrain  # noqa: PLC0415
-    from perdure.audit.explaining import Explaining  # noqa: PLC0415
-    from perdure.audit.trusted import keep_findings  # noqa: PLC0415
-    from perdure.cli.trust import Bar  # noqa: PLC0415
+    from perdure import tasks
+    from perdure.audits import across_checkpoints, record_bias, retrain
+    from perdure.audits.findings import keep_findings
+    from perdure.audits.retraining.maps import Explaining
+    from perdure.cli.trust.command import Bar
 
     explaining = Explaining(samples=50, background=30)
     with Bar(Console(stderr=True)) as bar:

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
+from perdure.base.errors import InputError, nearest
 from perdure.cli.options import check_device, numbers
-from perdure.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from perdure.tasks import Benchmark
@@ -62,9 +62,9 @@ def explain(
     Writes one .npz with the maps of every method and, for images, a picture with one panel for each. A method that would be
     wrong on this network is refused; with several methods the others go on, and the exit code is 1.
     """
-    from perdure import explain as room  # noqa: PLC0415
-    from perdure.audit.subject import explained_in_words, networks_of, rebuilt_benchmark  # noqa: PLC0415
-    from perdure.record import Record  # noqa: PLC0415
+    from perdure import explain as room
+    from perdure.record import Record
+    from perdure.runs.loaded_run import explained_in_words, networks_of, rebuilt_benchmark
 
     _check_format(picture)
     check_device(device)
@@ -121,7 +121,7 @@ def _show(bar: Progress, line: TaskID, done: int, total: int) -> None:
 
 
 def _check_format(word: str) -> None:
-    from perdure.figures.style import FORMATS  # noqa: PLC0415
+    from perdure.figures.style import FORMATS
 
     if word not in FORMATS:
         raise InputError(f"--format {word}: {nearest(word, list(FORMATS))}")
@@ -134,10 +134,10 @@ def _methods(asked: list[str] | None, known: list[str]) -> list[str]:
 
 def _inputs(data: Benchmark, task: int, samples: list[int] | None, background: int) -> tuple[Any, Any, Any]:
     """Return normalised test samples, their labels and a background of training samples spread over the task."""
-    import numpy as np  # noqa: PLC0415
-    import torch  # noqa: PLC0415
+    import numpy as np
+    import torch
 
-    from perdure.learners.data import Preparation  # noqa: PLC0415
+    from perdure.learners.data import Preparation
 
     if task > len(data.tasks):
         raise InputError(f"--task {task}: {data.name} has tasks 1 to {len(data.tasks)}")
@@ -166,9 +166,9 @@ def _target(word: str, labels: Any, outputs: int) -> Any:
 
 
 def _write(folder: Path, x: Any, labels: Any, maps: dict[str, Any], data: Benchmark, picture: str) -> list[Path]:
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
-    from perdure import figures  # noqa: PLC0415
+    from perdure import figures
 
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {name: value.numpy() for name, value in maps.items()}

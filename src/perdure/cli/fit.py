@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from perdure.base.errors import InputError
 from perdure.cli.bars import working
 from perdure.cli.options import numbers
-from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,8 +77,8 @@ def fit(
     tasks count from 1. Curves that share a curriculum are fitted together, several curricula jointly with shared
     tasks.
     """
-    from perdure import surrogate  # noqa: PLC0415
-    from perdure.cli.fit_tables import print_extras, print_fit, print_ranks  # noqa: PLC0415
+    from perdure import surrogate
+    from perdure.cli.fit_tables import print_extras, print_fit, print_ranks
 
     order = numbers(curriculum, "--curriculum")
     rows = None if order is None else [task - 1 for task in order]
@@ -116,7 +116,7 @@ def fit(
 
 
 def _read(path: Path, curriculum: list[int] | None, every_point: bool) -> list[Curves]:
-    from perdure.importers.curves import read_curves  # noqa: PLC0415
+    from perdure.importers.curves import read_curves
 
     parts = read_curves(path, curriculum)
     return [part.at_every_point() if every_point else part.at_switches() for part in parts]
@@ -129,9 +129,9 @@ def _fit(
     references: Path | None,
     settings: dict[str, Any],
 ) -> Fit:
-    from perdure import surrogate  # noqa: PLC0415
-    from perdure.importers.l2logger import read_single_task  # noqa: PLC0415
-    from perdure.record.curves import joined  # noqa: PLC0415
+    from perdure import surrogate
+    from perdure.importers.l2logger import read_single_task
+    from perdure.record.curves import joined
 
     blocks = joined(parts)
     tasks = blocks[0].tasks
@@ -162,7 +162,7 @@ def _fit(
 def _extras(
     result: Fit, predict: str | None, best_order: str | None, profile: Sequence[str], seed: int
 ) -> dict[str, Any]:
-    from perdure import surrogate  # noqa: PLC0415
+    from perdure import surrogate
 
     extras: dict[str, Any] = {}
     steps, tasks = numbers(predict, "--predict"), numbers(best_order, "--best-order")
@@ -194,14 +194,14 @@ def _levels(text: str | None) -> float | list[float] | None:
 
 
 def _draw(result: Fit, extras: dict[str, Any], path: Path) -> None:
-    from perdure.audit import latent_properties  # noqa: PLC0415
-    from perdure.figures.clamp import (  # noqa: PLC0415
+    from perdure.audits import latent_properties
+    from perdure.figures.clamp import (
         performance_curves,
         predicted_curves,
         property_bars,
         transfer_map,
     )
-    from perdure.figures.style import save  # noqa: PLC0415
+    from perdure.figures.style import save
 
     found = latent_properties(result)
     for block in range(len(found.curves)):

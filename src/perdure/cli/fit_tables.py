@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from perdure.surrogate import describe
-from perdure.surrogate.order import OPINION
-from perdure.surrogate.ranks import WARNING
+from perdure.surrogate.best_order import OPINION
+from perdure.surrogate.rank_comparison import WARNING
 
 if TYPE_CHECKING:
     from rich.console import Console

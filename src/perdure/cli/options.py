@@ -10,12 +10,12 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 
 
 def weightings(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
     """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a vector of its own."""
-    from perdure.metrics import weight_vector  # noqa: PLC0415
+    from perdure.metrics import weight_vector
 
     chosen: dict[str, str | Mapping[str, float]] = {}
     for text in texts or ["W1", "W2", "W3"]:
@@ -118,7 +118,7 @@ def own_function(text: str) -> OwnFunction:
 
 def check_device(device: str) -> None:
     """Refuse a device that this machine or this build of torch does not have."""
-    import torch  # noqa: PLC0415
+    import torch
 
     try:
         torch.zeros(1, device=device)

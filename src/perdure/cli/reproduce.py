@@ -39,11 +39,11 @@ def reproduce(
     paper's Table 1, and shapc audits whether they keep their reasons; retraining asks whether explanations survive it;
     bias-... asks whether they can be believed. It can be stopped and repeated: finished runs, trials and samples are kept.
     """
-    import torch  # noqa: PLC0415
+    import torch
 
-    from perdure.cli.progress import RunProgress  # noqa: PLC0415
-    from perdure.errors import InputError, nearest  # noqa: PLC0415
-    from perdure.reproduce import TARGETS, run_study  # noqa: PLC0415
+    from perdure.base.errors import InputError, nearest
+    from perdure.cli.progress import RunProgress
+    from perdure.reproduce import TARGETS, run_study
 
     if target == "retraining":
         _retraining(data_dir, out, page or Path("docs/results/retraining.md"), only, threads)
@@ -70,11 +70,11 @@ def reproduce(
 
 def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
     """Measure every network of the study, or one beside the parts the page already holds, and write the page."""
-    import torch  # noqa: PLC0415
+    import torch
 
-    from perdure.cli.trust import Bar  # noqa: PLC0415
-    from perdure.errors import InputError, nearest  # noqa: PLC0415
-    from perdure.reproduce import retraining  # noqa: PLC0415
+    from perdure.base.errors import InputError, nearest
+    from perdure.cli.trust.command import Bar
+    from perdure.reproduce.retraining import study as retraining
 
     if only is not None and only not in retraining.SUBJECTS:
         raise InputError(f"--only {only}: {nearest(only, list(retraining.SUBJECTS))}")
@@ -91,11 +91,11 @@ def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, 
 
 def _bias(target: str, data_dir: Path | None, out: Path, page: Path, threads: int) -> None:
     """Run one experiment of the bias paper, or all, and put the page together from all that was ever run."""
-    import torch  # noqa: PLC0415
+    import torch
 
-    from perdure.cli.trust import Bar  # noqa: PLC0415
-    from perdure.errors import InputError, nearest  # noqa: PLC0415
-    from perdure.reproduce.bias import EXPERIMENTS, Place, run_experiment, write_page  # noqa: PLC0415
+    from perdure.base.errors import InputError, nearest
+    from perdure.cli.trust.command import Bar
+    from perdure.reproduce.bias import EXPERIMENTS, Place, run_experiment, write_page
 
     if target != "bias-all" and target not in EXPERIMENTS:
         raise InputError(f"{target}: {nearest(target, [*EXPERIMENTS, 'bias-all'])}")

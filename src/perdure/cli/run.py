@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from perdure.base.errors import InputError
 from perdure.cli.options import assignments, check_device, numbers, own_function
-from perdure.errors import InputError
 
 Scenario = Literal["class", "task", "domain"]
 TUNING_SHARE = 0.1
@@ -66,8 +66,8 @@ def run(
     With --tune N each learner first gets N trials on validation data (a tenth of the training data unless --validation says
     otherwise); they are kept in tuning.json beside its records.
     """
-    from perdure import learners as room  # noqa: PLC0415
-    from perdure import tasks as benchmarks  # noqa: PLC0415
+    from perdure import learners as room
+    from perdure import tasks as benchmarks
 
     if list_all:
         _list_all(as_json)
@@ -131,8 +131,8 @@ def _has(kind: Any, name: str, chosen: list[Any]) -> bool:
 
 
 def _tune(job: Any, trials: int, file: Path, quiet: bool) -> Any:
-    from perdure import learners as room  # noqa: PLC0415
-    from perdure.cli.progress import RunProgress  # noqa: PLC0415
+    from perdure import learners as room
+    from perdure.cli.progress import RunProgress
 
     console = Console(stderr=quiet)
 
@@ -147,8 +147,8 @@ def _tune(job: Any, trials: int, file: Path, quiet: bool) -> Any:
 
 def _execute(job: Any, where: Path, results: list[dict[str, Any]], save_seconds: float, quiet: bool) -> bool:
     """Run one job; a run that diverges is reported and does not stop the others."""
-    from perdure import learners as room  # noqa: PLC0415
-    from perdure.cli.progress import RunProgress  # noqa: PLC0415
+    from perdure import learners as room
+    from perdure.cli.progress import RunProgress
 
     console = Console(stderr=quiet)
     with RunProgress(f"{job.learner.name} seed {job.seed}", console) as progress:
@@ -167,7 +167,7 @@ def _execute(job: Any, where: Path, results: list[dict[str, Any]], save_seconds:
 
 
 def _folder(out: Path, data: Any, learner: str, order: int | None) -> Path:
-    from perdure.tasks import describe, names  # noqa: PLC0415
+    from perdure.tasks import describe, names
 
     default = describe(data.name).scenario if data.name in names() else "class"
     parts = [Path(data.name).stem]
@@ -177,14 +177,14 @@ def _folder(out: Path, data: Any, learner: str, order: int | None) -> Path:
 
 
 def _set_threads(threads: int | None) -> None:
-    import torch  # noqa: PLC0415
+    import torch
 
     if threads is not None:
         torch.set_num_threads(threads)
 
 
 def _list_all(as_json: bool) -> None:
-    from perdure import learners, nets, tasks  # noqa: PLC0415
+    from perdure import learners, nets, tasks
 
     found = {"benchmarks": tasks.names(), "learners": learners.names(), "networks": nets.names()}
     if as_json:

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from perdure.base.errors import InputError
 from perdure.cli.options import WEIGHTS_HELP, weightings
-from perdure.errors import InputError
 
 
 def score(
@@ -39,9 +39,9 @@ def score(
     differ only in their seed (ewc_seed0.csv, ewc_s1.csv, ewc/run2.csv) are runs of one learner and are averaged.
     docs/scoring.md has all forms.
     """
-    from perdure.audit import audit_runs  # noqa: PLC0415
-    from perdure.cli.tables import print_audit  # noqa: PLC0415
-    from perdure.importers import read_accuracies, read_cost  # noqa: PLC0415
+    from perdure.audits import audit_runs
+    from perdure.cli.tables import print_audit
+    from perdure.importers import read_accuracies, read_cost
 
     twice = [str(file) for file in files if files.count(file) > 1]
     if twice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from perdure.audit import MEASURES, Audit, Interval, LearnerAudit
+from perdure.audits import MEASURES, Audit, Interval, LearnerAudit
 
 LABEL_WIDTH = 26
 CELL_WIDTH = 26

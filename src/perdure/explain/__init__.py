@@ -1,18 +1,18 @@
 """Attributions from a network: explainers, expected gradients, Shapley values, and refusals where they would be wrong."""
 
 from perdure.explain.attribute import attribute, expected_gradients, method_names, unknown_method
-from perdure.explain.axioms import AxiomCheck, Axioms, check_axioms, check_network_axioms
-from perdure.explain.checker import Finding, check_network
-from perdure.explain.exact import Dividends, ExactShapley, exact_shapley
-from perdure.explain.expected_gradients import ExpectedGradients
-from perdure.explain.game import NetworkGame, layer_output
-from perdure.explain.marginals import shapley_marginals
-from perdure.explain.masking import MaskingOrder, masked_in_order
-from perdure.explain.pilot import choose_estimator
-from perdure.explain.players import Players, features, grid, own_players, pixels, superpixels
-from perdure.explain.shapley import ESTIMATORS, Shapley, shapley
-from perdure.explain.shapley_table import ShapleyTable, layer_maps, shapley_table
-from perdure.explain.sharing import quick_game
+from perdure.explain.checks.network import Finding, check_network
+from perdure.explain.methods.expected_gradients import ExpectedGradients
+from perdure.explain.shapley.axioms import AxiomCheck, Axioms, check_axioms, check_network_axioms
+from perdure.explain.shapley.estimators import ESTIMATORS, Shapley, shapley
+from perdure.explain.shapley.exact import Dividends, ExactShapley, exact_shapley
+from perdure.explain.shapley.game import NetworkGame, layer_output
+from perdure.explain.shapley.marginals import shapley_marginals
+from perdure.explain.shapley.masking_order import MaskingOrder, masked_in_order
+from perdure.explain.shapley.pilot import choose_estimator
+from perdure.explain.shapley.players import Players, features, grid, own_players, pixels, superpixels
+from perdure.explain.shapley.shared_layers import quick_game
+from perdure.explain.shapley.table import ShapleyTable, layer_maps, shapley_table
 
 __all__ = [
     "ESTIMATORS",

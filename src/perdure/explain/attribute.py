@@ -9,18 +9,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from perdure.errors import InputError, nearest
-from perdure.explain import methods
-from perdure.explain.arrays import check_finite, like
-from perdure.explain.asking import Asked, explained
-from perdure.explain.checker import Inspection
-from perdure.explain.expected_gradients import DrawKind, ExpectedGradients
-from perdure.explain.expected_gradients import expected_gradients as run_expected_gradients
-from perdure.explain.lime import lime
-from perdure.explain.lrp import lrp
-from perdure.explain.players import SHARED_BY_CHANNELS, Players, players_of
+from perdure.base.errors import InputError, nearest
+from perdure.explain.adapters.arrays import check_finite, like
+from perdure.explain.checks.network import Inspection
+from perdure.explain.methods import captum_methods as methods
+from perdure.explain.methods.expected_gradients import DrawKind, ExpectedGradients
+from perdure.explain.methods.expected_gradients import expected_gradients as run_expected_gradients
+from perdure.explain.methods.lime import lime
+from perdure.explain.methods.lrp import lrp
+from perdure.explain.methods.shapley import exact_shapley_maps, shapley_maps
+from perdure.explain.prepare import Asked, explained
 from perdure.explain.request import Progress, Request
-from perdure.explain.shapley_maps import exact_shapley_maps, shapley_maps
+from perdure.explain.shapley.players import SHARED_BY_CHANNELS, Players, players_of
 
 Reduction = Literal["sum", "largest", "same", "players"]
 

@@ -9,7 +9,7 @@ import torch
 from skimage.filters import gaussian
 from torch import Tensor
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 
 WORDS = ("mean", "zero", "blur")
 BLUR = 0.1  # of the longest side: 3.2 pixels at 32

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from skimage.metrics import structural_similarity
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 
 FloatArray = NDArray[np.float64]
 DISTANCES = ("l2", "l2-unit", "cosine", "spearman", "ssim", "ssim-unit")

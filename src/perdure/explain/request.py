@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 
 if TYPE_CHECKING:
-    from perdure.explain.players import Players
+    from perdure.explain.shapley.players import Players
 
 Progress = Callable[[int, int], None]
 

@@ -5,7 +5,7 @@ from perdure.figures.attributions import attribution_map, attribution_panels
 from perdure.figures.bias import bias_bars
 from perdure.figures.explainers import chance_dots, rank_lines, rating_dots, removal_lines, removal_pictures
 from perdure.figures.retraining import class_separation, noise_lines
-from perdure.figures.stability import (
+from perdure.figures.shapc import (
     attribution_strip,
     stability_bands,
     stability_bars,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from perdure.audit import CRITERIA, MEASURES, Audit, LearnerAudit
+from perdure.audits import CRITERIA, MEASURES, Audit, LearnerAudit
 from perdure.figures.style import colour
 
 _ENDS = ("mean", "low", "high")

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 
 FloatArray = NDArray[np.float64]
 SIGNED = "RdBu_r"  # red adds to the output, blue takes away; told apart by colour-blind readers too

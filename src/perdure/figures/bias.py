@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from perdure.figures.style import colour
 
 if TYPE_CHECKING:
-    from perdure.audit.bias_results import BiasResult, ExplainerBias
+    from perdure.audits.bias.results import BiasResult, ExplainerBias
 
 GREY = "#777777"
 CONTROL_MARKS = {"constant": "s", "random": "x"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perdure.audit import LatentProperties
+    from perdure.audits import LatentProperties
     from perdure.surrogate import Prediction
 
 _TRAINED = "#009E73"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from perdure.figures.style import COLOURS, colour
 
 if TYPE_CHECKING:
-    from perdure.audit import Interval
+    from perdure.audits import Interval
 
 CONTROL_LINES = {"constant": ":", "random": "--"}
 

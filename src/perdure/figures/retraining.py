@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from perdure.audit.controls import CONTROLS
-from perdure.errors import InputError
+from perdure.audits.controls import CONTROLS
+from perdure.base.errors import InputError
 from perdure.figures.style import colour, shortened
 
 if TYPE_CHECKING:
-    from perdure.audit import CheckpointSummary, ExplainerScores, RetrainingSummary
-    from perdure.audit.retraining_results import RetrainingResult
+    from perdure.audits import CheckpointSummary, ExplainerScores, RetrainingSummary
+    from perdure.audits.retraining.results import RetrainingResult
     from perdure.metrics import RetrainingScores
 
 PANELS = (("mege", "MeGe ↑"), ("reco_rate", "ReCo, rates ↑"), ("reco_precision", "ReCo, precisions ↑"))

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
+from perdure.base.files import index_in, number_in, read_rows
 from perdure.importers.l2logger import is_l2logger, read_l2logger
 from perdure.importers.matrices import read_accuracies
 from perdure.record.curves import Curves, joined
-from perdure.record.files import index_in, number_in, read_rows
 from perdure.record.measurements import Measurements
 from perdure.record.reader import Record, find_records
 from perdure.record.schema import MANIFEST

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
+from perdure.base.files import number_in, read_json, read_text
 from perdure.record.curves import Curves, joined
-from perdure.record.files import number_in, read_json, read_text
 
 INFO = "logger_info.json"
 LOG = "data-log.tsv"

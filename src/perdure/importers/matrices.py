@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from perdure.errors import InputError
-from perdure.record.files import index_in, number_in, read_json, read_rows
+from perdure.base.errors import InputError
+from perdure.base.files import index_in, number_in, read_json, read_rows
 from perdure.record.measurements import Cost, FloatArray, Measurements, check_curriculum
 
 LONG_COLUMNS = ("learner", "run", "after", "trained", "task", "accuracy")

@@ -8,7 +8,8 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
+from perdure.learners import methods
 from perdure.learners.learner import REGISTRY, Context, Learner
 from perdure.learners.loop import DivergedError, Run, execute
 from perdure.learners.progress import Position, Progress
@@ -34,8 +35,8 @@ __all__ = [
     "tune",
 ]
 
-# Every file of this folder is looked at, so that a new method is one new file.
-for _module in iter_modules(__path__, f"{__name__}."):
+# Every file in methods/ is imported, so a new method is one new file.
+for _module in iter_modules(methods.__path__, f"{methods.__name__}."):
     import_module(_module.name)
 
 

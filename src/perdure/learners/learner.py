@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 from perdure.learners.data import Batch, Preparation, derived_seed
 from perdure.learners.meter import Meter
 from perdure.nets import features_of

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from perdure import nets
-from perdure.errors import InputError
+from perdure.base.errors import InputError
+from perdure.base.files import alone, remove_litter
 from perdure.learners.data import Preparation, TrainingData, derived_seed
 from perdure.learners.evaluation import accuracies
 from perdure.learners.learner import Context, Learner, make_settings
@@ -22,7 +23,6 @@ from perdure.learners.meter import Meter, example_cost
 from perdure.learners.progress import SILENT, Position, Progress
 from perdure.learners.training import Training
 from perdure.record import Record, Recorder
-from perdure.record.files import alone, remove_litter
 from perdure.record.state import STATE, load_state, save_state
 from perdure.tasks import Benchmark
 

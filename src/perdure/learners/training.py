@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 
 Optimizer = Literal["sgd", "adam", "adagrad"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import optuna
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
+from perdure.base.files import read_json, write_json
 from perdure.learners.loop import DivergedError, Run, execute
 from perdure.learners.progress import SILENT, Progress
 from perdure.learners.training import Training
-from perdure.record.files import read_json, write_json
 from perdure.tasks import Benchmark
 
 RATE = (0.1, 10.0)

@@ -13,7 +13,6 @@ from perdure.metrics.accuracy_matrix import (
     remembering,
 )
 from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, chosen_players
-from perdure.metrics.boxes import box_masks, inside_shares, pointing_hits
 from perdure.metrics.efficiency import (
     computational_efficiency,
     model_size_efficiency,
@@ -22,12 +21,9 @@ from perdure.metrics.efficiency import (
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
-from perdure.metrics.perspectives import gini, infidelity, max_sensitivity
+from perdure.metrics.paired_tests import Difference, holm, paired_difference
 from perdure.metrics.rank_correlation import MapAgreement, RankCorrelation, map_agreement, rank_correlation
 from perdure.metrics.ranks import Correlation, RankAgreement, RankMatrix, correlation, rank_agreement, rank_matrix
-from perdure.metrics.regions import RegionDistributions, region_distributions, relative_attribution, share_inside
-from perdure.metrics.removal import area_under, top_players
-from perdure.metrics.resampling import Difference, holm, paired_difference
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.sampling_stability import (
     ContextInstability,
@@ -76,7 +72,6 @@ __all__ = [
     "RankAgreement",
     "RankCorrelation",
     "RankMatrix",
-    "RegionDistributions",
     "RetrainingScores",
     "SamplingDistribution",
     "ShapcSummary",
@@ -85,13 +80,11 @@ __all__ = [
     "VarianceRatio",
     "accuracy",
     "anchor_values",
-    "area_under",
     "attribution_bias",
     "attribution_biases",
     "average_accuracy",
     "average_forgetting",
     "backward_transfer",
-    "box_masks",
     "chosen_players",
     "cl_score",
     "cl_stability",
@@ -101,41 +94,32 @@ __all__ = [
     "criteria_correlation",
     "first_places",
     "forward_transfer",
-    "gini",
     "holm",
-    "infidelity",
-    "inside_shares",
     "instability",
     "interval",
     "intransigence",
     "lifelong",
     "map_agreement",
-    "max_sensitivity",
     "mege",
     "mege_distance",
     "min_accuracy",
     "model_size_efficiency",
     "pair_scores",
     "paired_difference",
-    "pointing_hits",
     "positive_backward_transfer",
     "rank_agreement",
     "rank_correlation",
     "rank_matrix",
     "reason",
     "reco",
-    "region_distributions",
-    "relative_attribution",
     "remembering",
     "retraining_scores",
     "sample_storage_efficiency",
     "sampling_distribution",
     "shapc",
     "shapc_at_shares",
-    "share_inside",
     "stability_curve",
     "summarise_shapc",
-    "top_players",
     "trend_test",
     "variance_ratio",
     "weight_vector",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 
 FloatArray = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 from perdure.metrics.arrays import FloatArray, as_floats
 
 

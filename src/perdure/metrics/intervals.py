@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 from perdure.metrics.arrays import FloatArray, as_floats
 from perdure.metrics.missing import Missing, reason
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 from perdure.metrics.arrays import FloatArray
 from perdure.metrics.missing import Missing
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 from perdure.metrics.arrays import FloatArray, as_floats
 
 

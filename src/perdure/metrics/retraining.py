@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 from perdure.metrics.arrays import FloatArray, as_floats
 from perdure.metrics.intervals import Interval
 from perdure.metrics.mege_reco import PairScores, as_distances, counts_up_to, pair_scores, reco_curves
 from perdure.metrics.missing import reason
-from perdure.metrics.resampling import bootstrap_interval
+from perdure.metrics.paired_tests import bootstrap_interval
 
 RESAMPLES = 1000
 PERMUTATIONS = 999

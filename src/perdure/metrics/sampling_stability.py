@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 from perdure.metrics.arrays import FloatArray, as_floats
 from perdure.metrics.bias import SHARES, Side, anchor_values
 

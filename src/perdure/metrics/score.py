@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 from scipy.stats import rankdata
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 from perdure.metrics.arrays import FloatArray
 from perdure.metrics.missing import Missing
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import maximum_filter1d
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 from perdure.metrics.accuracy_matrix import AccuracyTable, check
 from perdure.metrics.arrays import FloatArray, as_floats
 from perdure.metrics.missing import Missing

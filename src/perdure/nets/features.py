@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 from perdure.nets.layers import Network
 
 if TYPE_CHECKING:

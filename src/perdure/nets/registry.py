@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

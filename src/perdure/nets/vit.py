@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 from perdure.nets.layers import Add, Network, chain
 from perdure.nets.registry import network
 

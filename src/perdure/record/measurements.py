@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 
 FloatArray = NDArray[np.float64]
 

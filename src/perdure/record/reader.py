@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perdure.errors import InputError
-from perdure.record.files import index_in, number_in, read_rows, read_versioned
+from perdure.base.errors import InputError
+from perdure.base.files import index_in, number_in, read_rows, read_versioned
 from perdure.record.measurements import Cost, Evaluations, FloatArray, Measurements
 from perdure.record.schema import (
     ACCURACY,

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import InputError
-from perdure.record.files import read_rows, write_json, write_table
+from perdure.base.errors import InputError
+from perdure.base.files import read_rows, write_json, write_table
 from perdure.record.measurements import Cost, check_curriculum
 from perdure.record.reader import Record, read_evaluations
 from perdure.record.schema import (

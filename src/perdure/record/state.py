@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
-from perdure.errors import InputError
-from perdure.record.files import write_atomically
+from perdure.base.errors import InputError
+from perdure.base.files import write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perdure.audit import MEASURES, Audit, LatentProperties, LearnerAudit, ShapcResult
+from perdure.audits import MEASURES, Audit, LatentProperties, LearnerAudit, ShapcResult
 from perdure.report.cards import QUESTIONS, Answer, Number, clipped, ends, margin, percent, small
-from perdure.report.trust_answers import believed, survived
+from perdure.report.trust.answers import believed, survived
 
 
 def answers(audit: Audit, entry: LearnerAudit) -> tuple[Answer, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perdure.audit import Interval
+from perdure.audits import Interval
 
 QUESTIONS = (
     "What does it learn, keep and cost?",

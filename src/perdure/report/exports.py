@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.audit import Audit
+from perdure.audits import Audit
+from perdure.base.files import write_atomically
 from perdure.figures import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines, save
 from perdure.figures.bias import bias_bars
 from perdure.figures.clamp import performance_curves, property_bars, transfer_map
 from perdure.figures.retraining import checkpoint_dots, summary_lines
-from perdure.figures.stability import (
+from perdure.figures.shapc import (
     stability_bands,
     stability_bars,
     stability_boxes,
@@ -19,8 +20,7 @@ from perdure.figures.stability import (
     stability_lines,
     stability_matrices,
 )
-from perdure.record.files import write_atomically
-from perdure.report.reasons import differences_table, reasons_table
+from perdure.report.shapc_tables import differences_table, reasons_table
 from perdure.report.tables import (
     Table,
     accuracy_table,
@@ -32,8 +32,8 @@ from perdure.report.tables import (
     runs_table,
     transfer_table,
 )
-from perdure.report.trust import trust_tables
-from perdure.report.trust_answers import shown_distance
+from perdure.report.trust.answers import shown_distance
+from perdure.report.trust.tables import trust_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

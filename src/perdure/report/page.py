@@ -11,13 +11,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 
 from perdure import __version__
-from perdure.audit import CRITERIA, MEASURES, Audit, RunProvenance, ViewedSample, viewed_samples
-from perdure.record.files import write_atomically
+from perdure.audits import CRITERIA, MEASURES, Audit, RunProvenance, ViewedSample, viewed_samples
+from perdure.base.files import write_atomically
 from perdure.report.answers import answers
-from perdure.report.data import MATRICES, page_data
-from perdure.report.reasons import differences_table, reasons_table
+from perdure.report.chart_data import MATRICES, page_data
+from perdure.report.shapc_tables import differences_table, reasons_table
 from perdure.report.tables import accuracy_table, measures_table, provenance_table, runs_table, shown
-from perdure.report.trust_page import trust_context
+from perdure.report.trust.section import trust_context
 from perdure.report.viewer import viewer_data
 
 OPEN_CARDS = 6  # more than these would hide everything below them; the rest open with a click

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.audit import MEASURES, Audit, Interval, LatentProperties, LearnerAudit
+from perdure.audits import MEASURES, Audit, Interval, LatentProperties, LearnerAudit
 
 LONG = 24
 """Letters of a word that may be broken."""

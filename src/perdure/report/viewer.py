@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from perdure.audit import ViewedSample
+from perdure.audits import ViewedSample
 
 ByteArray = NDArray[np.uint8]
 

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from perdure.reproduce import memory_learners, shapc_table
-from perdure.reproduce.classic_learners import STUDIES, table, write_results
-from perdure.reproduce.study import Target, run_study
+from perdure.reproduce.learners import memory_learners
+from perdure.reproduce.learners.classic_learners import STUDIES, table, write_results
+from perdure.reproduce.learners.study import Target, run_study
+from perdure.reproduce.shapc import table as shapc_table
 
 TARGETS = {
     "classic-learners": Target(STUDIES, table, write_results, Path("docs/results/learners.md")),

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perdure.errors import InputError
-from perdure.surrogate.heldout import complete_gain
-from perdure.surrogate.intervals import draws
+from perdure.base.errors import InputError
+from perdure.surrogate.diagnostics.held_out import complete_gain
+from perdure.surrogate.diagnostics.intervals import draws
+from perdure.surrogate.estimation.prior import weak_prior
 from perdure.surrogate.model import run
-from perdure.surrogate.prior import weak_prior
 from perdure.surrogate.result import jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perdure.surrogate.problem import Array
+    from perdure.surrogate.estimation.problem import Array
     from perdure.surrogate.result import Fit
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
-    from perdure.surrogate.problem import Array, Block
+    from perdure.surrogate.estimation.problem import Array, Block
 
 
 def simulate(

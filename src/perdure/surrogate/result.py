@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perdure.surrogate.coordinates import Coordinates
+from perdure.surrogate.estimation.coordinates import Coordinates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from perdure.surrogate.heldout import HeldOut
-    from perdure.surrogate.identifiability import Information, Nullity
-    from perdure.surrogate.problem import Array, Problem
+    from perdure.surrogate.diagnostics.held_out import HeldOut
+    from perdure.surrogate.diagnostics.identifiability import Information, Nullity
+    from perdure.surrogate.estimation.problem import Array, Problem
 
 PROPERTIES = ("efficiency", "retention", "translation")
 TASK_PROPERTIES = ("gain", "transfer", "difficulty")

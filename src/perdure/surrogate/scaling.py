@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
-    from perdure.surrogate.problem import Array
+    from perdure.surrogate.estimation.problem import Array
 
 METHODS = ("none", "percent", "maximum", "new2022")
 

@@ -5,9 +5,9 @@
 """
 
 from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
+from perdure.tasks.benchmarks.tiny_imagenet import read_boxes
 from perdure.tasks.loading import load
 from perdure.tasks.registry import Description, describe, names
-from perdure.tasks.tiny_imagenet import read_boxes
 
 __all__ = [
     "Benchmark",

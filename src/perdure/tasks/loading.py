@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 from perdure.tasks import registry
-from perdure.tasks.archives import open_files
-from perdure.tasks.arrays import npz_source
-from perdure.tasks.download import data_folder
-from perdure.tasks.folders import folder_source
+from perdure.tasks.benchmarks.tiny_imagenet import is_tiny_imagenet, tiny_imagenet_source
+from perdure.tasks.files.archives import open_files
+from perdure.tasks.files.download import data_folder
+from perdure.tasks.own_data.arrays import npz_source
+from perdure.tasks.own_data.folders import folder_source
+from perdure.tasks.own_data.tables import table_source
 from perdure.tasks.sequence import Plan, split_by_class
-from perdure.tasks.tables import table_source
-from perdure.tasks.tiny_imagenet import is_tiny_imagenet, tiny_imagenet_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perdure.errors import InputError, nearest
-from perdure.tasks import tables, tiny_imagenet, voc
+from perdure.base.errors import InputError, nearest
 from perdure.tasks.benchmark import Benchmark, Scenario
-from perdure.tasks.cifar import CIFAR10, CIFAR100, read_cifar10, read_cifar100
-from perdure.tasks.digits import read_digits
-from perdure.tasks.idx import FASHION_MNIST, MNIST, read_fashion_mnist, read_mnist
+from perdure.tasks.benchmarks import tiny_imagenet, voc
+from perdure.tasks.benchmarks.cifar import CIFAR10, CIFAR100, read_cifar10, read_cifar100
+from perdure.tasks.benchmarks.digits import read_digits
+from perdure.tasks.benchmarks.mnist import FASHION_MNIST, MNIST, read_fashion_mnist, read_mnist
+from perdure.tasks.own_data import tables
 from perdure.tasks.sequence import Plan, permuted, rotated, split_by_class, split_by_group
 from perdure.tasks.source import Source
 

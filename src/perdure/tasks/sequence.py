@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
 from perdure.tasks.derived import DerivedExamples, Permutation, Rotation, Shelf, Transform
 from perdure.tasks.source import Source, Split, moments, stratified_rows

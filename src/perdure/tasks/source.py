@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from perdure.errors import InputError
+from perdure.base.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,6 +1,7 @@
 """The experiments of the attribution-bias paper, one module each."""
 
-from perdure.reproduce.bias import (
+from perdure.reproduce.bias.experiment import Experiment, Place, run_experiment, write_page
+from perdure.reproduce.bias.experiments import (
     agreement,
     boxes,
     deepshap,
@@ -15,7 +16,6 @@ from perdure.reproduce.bias import (
     table,
     variance,
 )
-from perdure.reproduce.bias.experiment import Experiment, Place, run_experiment, write_page
 
 _ALL = (
     table.EXPERIMENT,

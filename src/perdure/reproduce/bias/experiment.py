@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.record.files import write_atomically
+from perdure.base.files import write_atomically
 
 Progress = Callable[[str, int, int], None]
 """What is being done, how much of it is, and how much there is."""

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from importlib import resources
 
-from perdure.errors import InputError, nearest
+from perdure.base.errors import InputError, nearest
 
 METHODS = {
     "gradcam": "Grad-CAM",

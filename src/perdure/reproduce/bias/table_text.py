@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.audit.bias_results import BiasResult, ExplainerBias
+from perdure.audits.bias.results import BiasResult, ExplainerBias
 from perdure.metrics import Interval, RankAgreement, rank_agreement
 from perdure.reproduce.bias.published import METHODS, PublishedTable
 

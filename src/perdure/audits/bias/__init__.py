@@ -1,0 +1,1 @@
+"""Can the explanations be trusted? Attribution bias against Shapley values."""

@@ -1,0 +1,1 @@
+"""Do explanations survive retraining? MeGe, ReCo and weight randomization."""

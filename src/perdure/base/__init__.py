@@ -1,0 +1,1 @@
+"""What every package may use: errors, the registry, file reading and locks."""

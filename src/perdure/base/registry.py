@@ -1,0 +1,81 @@
+"""Registries: named learners, explainers, metrics, benchmarks and networks, from this project and from other packages."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+from typing import Generic, TypeVar
+
+from perdure.base.errors import InputError, nearest
+
+Entry = TypeVar("Entry")
+
+
+class Registry(Generic[Entry]):
+    """Named entries of one kind.
+
+    Built-in entries are registered when the modules of ``package`` are imported, which happens on first use. Other
+    packages add entries through the entry-point group ``group``: each entry point names a module or an object whose import
+    registers the entry. A package that fails to import is reported as a warning and skipped.
+    """
+
+    def __init__(self, kind: str, *, group: str, package: str | None = None) -> None:
+        self.kind, self.group, self.package = kind, group, package
+        self._entries: dict[str, Entry] = {}
+        self._summaries: dict[str, str] = {}
+        self._loaded = False
+
+    def add(self, name: str, entry: Entry, summary: str = "") -> None:
+        """Register an entry. ``summary`` is one line for lists; two different entries cannot share a name."""
+        if name in self._entries and not _same_origin(self._entries[name], entry):
+            raise InputError(f"{self.kind} {name!r} is registered twice; rename one of them")
+        self._entries[name] = entry
+        self._summaries[name] = summary
+
+    def get(self, name: str) -> Entry:
+        """Return the entry with this name; an unknown name raises `InputError` with the closest known name."""
+        if name not in self._entries:
+            self._load()
+        if name not in self._entries:
+            raise InputError(f"{self.kind}: unknown name {name!r}, {nearest(name, self.names())}")
+        return self._entries[name]
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        self._load()
+        return sorted(self._entries)
+
+    def summaries(self) -> dict[str, str]:
+        """Return a one-line description of each entry, by name."""
+        return {name: self._summaries[name] for name in self.names()}
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._entries:
+            self._load()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def _load(self) -> None:
+        """Import the built-in entries and those of other packages, once."""
+        if self._loaded:
+            return
+        self._loaded = True
+        if self.package is not None:
+            for module in iter_modules(import_module(self.package).__path__, f"{self.package}."):
+                import_module(module.name)
+        for entry_point in entry_points(group=self.group):
+            try:
+                entry_point.load()
+            except Exception as error:  # noqa: BLE001  (a broken plug-in must not stop the others)
+                warnings.warn(f"{self.kind} {entry_point.name!r} could not be loaded: {error}", stacklevel=3)
+
+
+def _same_origin(first: object, second: object) -> bool:
+    """Return whether two entries come from the same place: a module that is reloaded registers again."""
+    places = [(getattr(entry, "__module__", None), getattr(entry, "__qualname__", None)) for entry in (first, second)]
+    return places[0] == places[1] and None not in places[0]

@@ -1,0 +1,1 @@
+"""The commands perdure trust bias and perdure trust retraining."""

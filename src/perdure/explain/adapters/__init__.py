@@ -1,0 +1,1 @@
+"""Inputs, outputs and models in the forms that users have."""

@@ -1,0 +1,1 @@
+"""Which network suits which explainer."""

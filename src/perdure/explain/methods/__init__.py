@@ -1,0 +1,1 @@
+"""The explainers, one file each."""

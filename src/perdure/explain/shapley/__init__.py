@@ -1,0 +1,1 @@
+"""Shapley values: games, players and estimators."""

@@ -1,0 +1,119 @@
+"""Exact Shapley values and Harsanyi dividends of games with few players."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from perdure.base.errors import InputError
+from perdure.explain.shapley.values import FloatArray, Value, evaluated, player_count
+
+MOST_PLAYERS = 20
+CHUNK = 2**16
+
+
+class Dividends(Mapping[frozenset[int], Any]):
+    """The Harsanyi dividends, D(T) = sum over L in T of (-1)^(|T| - |L|) F(L), keyed by coalition.
+
+    All 2^n subsets are there, the empty one too (its dividend is F of nobody). They are kept as one array
+    and become sets only when they are asked for; ``array[mask]`` has them by bit mask.
+    """
+
+    def __init__(self, array: FloatArray, players: int) -> None:
+        self.array = array
+        self.players = players
+        self._bits = {player: 1 << player for player in range(players)}
+
+    def __getitem__(self, coalition: frozenset[int]) -> Any:
+        try:
+            mask = sum([self._bits[player] for player in coalition])
+        except (KeyError, TypeError):
+            raise KeyError(coalition) from None
+        value = self.array[mask]
+        return float(value) if self.array.ndim == 1 else value
+
+    def __iter__(self) -> Iterator[frozenset[int]]:
+        return iter(self._sets())
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def items(self) -> Any:
+        """Return pairs of coalition and dividend; made at once, far sooner than one by one."""
+        values = self.array.tolist() if self.array.ndim == 1 else list(self.array)
+        return dict(zip(self._sets(), values, strict=True)).items()
+
+    def _sets(self) -> list[frozenset[int]]:
+        sets: list[frozenset[int]] = [frozenset()]
+        for player in range(self.players):
+            own = frozenset([player])
+            sets += [coalition | own for coalition in sets]
+        return sets
+
+
+@dataclass(frozen=True)
+class ExactShapley:
+    """Shapley values, (players,) or (players, outputs), of a game whose every coalition was evaluated.
+
+    ``table[mask]`` is F of the coalition whose members are the set bits of ``mask``.
+    """
+
+    values: FloatArray
+    table: FloatArray
+    evaluations: int
+
+    @cached_property
+    def dividends(self) -> Dividends:
+        """The Harsanyi dividends, computed when first asked for (a fast Moebius transform, n 2^(n-1) subtractions)."""
+        players = len(self.values)
+        array = self.table.copy()
+        for player in range(players):
+            halves = array.reshape(-1, 2, 1 << player, *array.shape[1:])
+            halves[:, 1] -= halves[:, 0]
+        return Dividends(array, players)
+
+
+def exact_shapley(value: Value, players: int) -> ExactShapley:
+    """Return exact Shapley values from all 2^n coalitions, n <= 20.
+
+    phi_i = sum over T without i of |T|! (n - |T| - 1)! / n! * [F(T + i) - F(T)] (Shapley 1953; the bias paper's Eq. 1 prints
+    another denominator by mistake). ``value`` takes (m, players) booleans and returns (m,) or (m, outputs). The same numbers
+    as shapiq's ``ExactComputer``, without its loop over coalitions.
+    """
+    count = player_count(players)
+    if count > MOST_PLAYERS:
+        raise InputError(
+            f"exact_shapley: {count} players have 2^{count} coalitions, at most {MOST_PLAYERS} are feasible; "
+            "use shapley, or join variables to fewer players (grid cells, superpixels)"
+        )
+    table = _table(value, count)
+    sizes = np.zeros(1, dtype=np.int64)
+    for _ in range(count):
+        sizes = np.concatenate([sizes, sizes + 1])
+    # With w_s = s! (n - s - 1)! / n!, F(T) enters phi_i with +w_{|T|-1} if i is in T and with -w_{|T|} if not. So
+    # phi_i = (sum over T with i of r(T)) - (sum over all T of w_{|T|} F(T)),  r(T) = (w_{|T|-1} + w_{|T|}) F(T).
+    weight = np.array([1.0 / (count * comb(count - 1, size)) for size in range(count)])
+    out, inside = np.append(weight, 0.0)[sizes], np.append(0.0, weight)[sizes]
+    shape = (-1, *[1] * (table.ndim - 1))
+    share = (out + inside).reshape(shape) * table
+    everyone = (out.reshape(shape) * table).sum(axis=0)
+    values = np.empty((count, *table.shape[1:]))
+    for player in reversed(range(count)):  # the last player's coalitions are the upper half; then it is summed out
+        lower, upper = share[: 1 << player], share[1 << player :]
+        values[player] = upper.sum(axis=0) - everyone
+        share = lower + upper
+    return ExactShapley(values, table, 1 << count)
+
+
+def _table(value: Value, players: int) -> FloatArray:
+    parts = []
+    for start in range(0, 1 << players, CHUNK):
+        masks = np.arange(start, min(start + CHUNK, 1 << players), dtype="<u4")
+        bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 4), axis=1, count=players, bitorder="little")
+        parts.append(evaluated(value, bits.view(bool)))
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]

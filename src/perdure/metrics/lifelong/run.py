@@ -1,0 +1,161 @@
+"""A lifelong run as the metrics of New et al. 2022 see it: blocks, experts, smoothing and normalisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from perdure.base.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Curve = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One stretch of a run: ``train`` or ``test`` on one task, with the performance at each experience.
+
+    A training block may be empty when only the evaluations around it were measured.
+    """
+
+    kind: Literal["train", "test"]
+    task: str
+    performance: Curve
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("train", "test"):
+            raise InputError(f"block of task {self.task!r}: kind is {self.kind!r}, expected 'train' or 'test'")
+        curve = _curve(self.performance, f"{self.kind} block of task {self.task!r}")
+        if self.kind == "test" and not curve.size:
+            raise InputError(f"test block of task {self.task!r}: no performance, expected at least one; leave it out")
+        object.__setattr__(self, "performance", curve)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Blocks in the order they happened, and for each task the training curves of its single-task experts."""
+
+    blocks: Sequence[Block]
+    experts: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        experts = {
+            task: tuple(_curve(curve, f"expert of task {task!r}") for curve in curves)
+            for task, curves in self.experts.items()
+        }
+        if any(not curve.size for curves in experts.values() for curve in curves):
+            raise InputError("experts: a training curve is empty, expected a performance for each experience")
+        object.__setattr__(self, "blocks", tuple(self.blocks))
+        object.__setattr__(self, "experts", experts)
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks in the order they were first trained; those only evaluated come last."""
+        ordered = sorted(self.blocks, key=lambda block: block.kind == "test")
+        return list(dict.fromkeys(block.task for block in ordered))
+
+    def positions(self, task: str, kind: Literal["train", "test"]) -> list[int]:
+        """Places of a task's blocks of one kind in the sequence."""
+        return [i for i, block in enumerate(self.blocks) if (block.task, block.kind) == (task, kind)]
+
+    def training_curve(self, task: str) -> Curve:
+        """All training blocks of a task, joined."""
+        curves = [self.blocks[i].performance for i in self.positions(task, "train")]
+        return np.concatenate(curves) if curves else np.empty(0)
+
+
+def from_table(table: ArrayLike, curriculum: Sequence[int]) -> Run:
+    """Turn accuracies after each step into a run without training curves.
+
+    ``table[l, j]`` is the performance on task j after step l, row 0 before any training (steps + 1 rows);
+    NaN where it was not measured. ``curriculum[l]`` is the task trained at step l, 0-based. Tasks are named
+    "1", "2", ...
+    """
+    rows = np.asarray(table, dtype=float)
+    if rows.ndim != 2 or len(rows) != len(curriculum) + 1:
+        raise InputError(
+            f"table: its shape is {rows.shape}, expected {len(curriculum) + 1} rows (first before training, "
+            "then after each step) and one column for each task"
+        )
+    if any(not 0 <= task < rows.shape[1] for task in curriculum):
+        raise InputError(f"curriculum: {list(curriculum)} names a task outside 0..{rows.shape[1] - 1}")
+    blocks: list[Block] = []
+    for step, row in enumerate(rows):
+        if step:
+            blocks.append(Block("train", str(curriculum[step - 1] + 1), np.empty(0)))
+        blocks += [Block("test", str(j + 1), np.array([p])) for j, p in enumerate(row) if not np.isnan(p)]
+    return Run(blocks)
+
+
+def smooth(performance: ArrayLike, window: int | None = None) -> Curve:
+    """Return the moving average, as long as the curve; the default window is a fifth of it, at most 100.
+
+    The curve is mirrored at its ends. Windows below 3 change nothing; one longer than the curve falls back
+    to the default. The window of experience i starts ceil(window / 2) before it (an odd window is not
+    centred but lags by one, as in l2metrics).
+    """
+    curve = _curve(performance, "performance")
+    if window is None or window > curve.size:
+        window = min(curve.size // 5, 100)
+    if window < 3:
+        return curve
+    before = (window + 1) // 2
+    padded = np.pad(curve, (before, window - 1 - before), mode="reflect")
+    return np.asarray(sliding_window_view(padded, window).mean(axis=1))
+
+
+def smoothed(run: Run, window: int | None = None) -> Run:
+    """Smooth each training block and each expert's curve; evaluations stay as they are."""
+    blocks = [
+        Block(b.kind, b.task, smooth(b.performance, window) if b.kind == "train" else b.performance) for b in run.blocks
+    ]
+    return Run(blocks, {task: [smooth(c, window) for c in curves] for task, curves in run.experts.items()})
+
+
+def performance_ranges(run: Run) -> dict[str, tuple[float, float]]:
+    """Lowest and highest performance of each task over the lifelong run and its experts."""
+    ranges: dict[str, tuple[float, float]] = {}
+    for task in run.tasks:
+        curves = [block.performance for block in run.blocks if block.task == task]
+        everything = np.concatenate([*curves, *run.experts.get(task, ())])
+        if everything.size:
+            ranges[task] = (float(everything.min()), float(everything.max()))
+    return ranges
+
+
+def normalised(run: Run, ranges: Mapping[str, tuple[float, float]] | None = None) -> Run:
+    """Bring each task's performance to 1..101: ``100 (p - min) / (max - min) + 1``.
+
+    The offset keeps transfer ratios finite. ``ranges`` are the run's own unless given; a task whose
+    performance never changes becomes 1.
+    """
+    known = performance_ranges(run) if ranges is None else ranges
+    missing = [b.task for b in run.blocks if b.performance.size and b.task not in known]
+    if missing:
+        raise InputError(f"ranges: task {missing[0]!r} is missing, expected (lowest, highest) for every task")
+
+    def scale(task: str, curve: Curve) -> Curve:
+        low, high = known.get(task, (0.0, 0.0))
+        return 100 * (curve - low) / (high - low) + 1 if high > low else np.ones_like(curve)
+
+    blocks = [Block(b.kind, b.task, scale(b.task, b.performance)) for b in run.blocks]
+    experts = {t: [scale(t, c) for c in curves] for t, curves in run.experts.items() if t in known}
+    return Run(blocks, experts)
+
+
+def _curve(values: ArrayLike, where: str) -> Curve:
+    curve = np.array(values, dtype=float)
+    if curve.ndim != 1:
+        raise InputError(f"{where}: performance has shape {curve.shape}, expected one number for each experience")
+    if not np.isfinite(curve).all():
+        place = int(np.flatnonzero(~np.isfinite(curve))[0])
+        raise InputError(f"{where}: experience {place + 1} is {curve[place]}, expected a finite performance")
+    curve.setflags(write=False)
+    return curve

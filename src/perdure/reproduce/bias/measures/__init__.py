@@ -1,0 +1,1 @@
+"""Measurements on networks that only the experiments of the attribution-bias paper use."""

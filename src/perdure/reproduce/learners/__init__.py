@@ -1,0 +1,1 @@
+"""Published tables of learners: classic and memory-based methods side by side."""

@@ -1,0 +1,1 @@
+"""The MeGe and ReCo study on CIFAR-10."""

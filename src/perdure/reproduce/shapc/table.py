@@ -1,0 +1,141 @@
+"""Attribution stability of the nine methods of the SHAPC paper's Table 1, beside its numbers, and its Table 2."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+from perdure.audits import Audit, ShapcResult
+from perdure.audits import audit as audit_records
+from perdure.base.files import write_atomically
+from perdure.figures import save, stability_bars, stability_matrices
+from perdure.reproduce.learners.study import Study, cell, protocol, records_of
+
+PAPER = {
+    "lwf": (25.08, 11.99),
+    "si": (23.03, 13.52),
+    "agem": (26.92, 10.58),
+    "icarl": (45.29, 11.18),
+    "der": (31.26, 12.37),
+    "der++": (31.18, 12.68),
+    "co2l": (33.63, 13.17),
+    "xder": (34.37, 10.62),
+    "bfp": (31.88, 19.03),
+}
+"""SHAPC-Mean and SHAPC-Var on Split CIFAR-10 in the paper's Table 1, in percent."""
+
+PAPER_SHARES = {
+    "lwf": ((18.69, 23.08), (28.46, 10.85), (41.55, 6.03)),
+    "icarl": ((34.94, 16.76), (43.26, 9.52), (54.47, 5.80)),
+    "bfp": ((31.01, 18.21), (39.80, 9.80), (51.57, 5.89)),
+}
+"""SHAPC-Mean and SHAPC-Var at 10, 30 and 50 % on Split CIFAR-100 in the paper's Table 2, in percent."""
+
+OPTIONS = {"samples": 200, "per_task": 16, "background": 100}
+
+
+def table(study: Study, audit: Audit, out: Path) -> str:
+    """Audit the study's records and return their stability as Markdown."""
+    known = [entry.learner for entry in audit.learners]
+    found = audit_records(out / study.name, stability=OPTIONS, retrain_reference=True)
+    found = replace(found, learners=tuple(sorted(found.learners, key=lambda entry: known.index(entry.learner))))
+    results: dict[str, list[ShapcResult]] = {}
+    for result in found.stability:
+        results.setdefault(result.learner, []).append(result)
+    lines = [f"## {study.title}", "", protocol(study, records_of(study, out)[0]), ""]
+    lines += [*_main_table(found, results), "", *_shares_table(found, results), "", *_order(found)]
+    lines += ["Differences of SHAPC-Mean that remain after Holm's correction:", ""]
+    told = [f"- {difference}" for difference in found.differences if difference.p < 0.05]
+    lines += [*(told or ["- none"]), "", *_budget(found)]
+    figures = out / study.name
+    save(stability_bars(found), figures / "stability-bars.png")
+    save(stability_matrices(found), figures / "stability-matrices.png")
+    return "\n".join([*lines, ""])
+
+
+def _main_table(audit: Audit, results: dict[str, list[ShapcResult]]) -> list[str]:
+    header = ["learner", "average accuracy", "forgetting", "SHAPC-Mean", "SHAPC-Var", "calibrated", "still correct"]
+    header += ["forgotten", "other seed, same task: calibrated", "paper: Mean", "paper: Var"]
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for entry in audit.learners:
+        own = results.get(entry.learner)
+        if own is None:
+            continue
+        names = ("average_accuracy", "forgetting", "shapc_mean", "shapc_var", "shapc_calibrated")
+        cells = [cell(entry.measures[name]) for name in names]
+        cells += [_mean([one.outcomes[name].mean for one in own]) for name in ("still correct", "forgotten")]
+        cells.append(_mean([one.retraining.calibrated.mean for one in own if one.retraining is not None]))
+        paper = PAPER.get(entry.learner)
+        cells += [f"{value / 100:.3f}" for value in paper] if paper else ["", ""]
+        lines.append(f"| `{entry.learner}` | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _mean(values: list[float]) -> str:
+    known = [value for value in values if not math.isnan(value)]
+    return f"{statistics.fmean(known):.3f}" if known else "–"
+
+
+def _shares_table(audit: Audit, results: dict[str, list[ShapcResult]]) -> list[str]:
+    """Return SHAPC-Mean and Var at 10, 30 and 50 %, beside the paper's Table 2 where it has the learner."""
+    lines = [
+        "| learner | 10 %: Mean | Var | 30 %: Mean | Var | 50 %: Mean | Var | paper (CIFAR-100) |",
+        "|" + "---|" * 8,
+    ]
+    for entry in audit.learners:
+        own = results.get(entry.learner)
+        if own is None:
+            continue
+        cells = [
+            _mean([one.sensitivity[share][which].mean for one in own])
+            for share in sorted(own[0].sensitivity)
+            for which in (0, 1)
+        ]
+        paper = PAPER_SHARES.get(entry.learner)
+        said = "; ".join(f"{mean / 100:.3f}, {var / 100:.3f}" for mean, var in paper) if paper else ""
+        lines.append(f"| `{entry.learner}` | " + " | ".join(cells) + f" | {said} |")
+    return lines
+
+
+def _order(audit: Audit) -> list[str]:
+    """Return the order by SHAPC-Mean and by the calibrated score, ours and the paper's, and how many pairs agree."""
+    entries = {entry.learner: entry.measures for entry in audit.learners if entry.learner in PAPER}
+    theirs = sorted(entries, key=lambda name: -PAPER[name][0])
+    lines = ["In the paper: " + " > ".join(f"`{name}`" for name in theirs) + ".", ""]
+    for title, measure in (("SHAPC-Mean", "shapc_mean"), ("the calibrated score", "shapc_calibrated")):
+        ours = sorted(entries, key=lambda name: -entries[name][measure].mean)
+        pairs = list(combinations(theirs, 2))
+        agree = sum(entries[high][measure].mean > entries[low][measure].mean for high, low in pairs)
+        lines += [
+            f"By {title}: "
+            + " > ".join(f"`{name}`" for name in ours)
+            + f"; {agree} of {len(pairs)} pairs as in the paper.",
+            "",
+        ]
+    return lines
+
+
+def _budget(audit: Audit) -> list[str]:
+    enough = sum(one.budget_is_enough for one in audit.stability)
+    ceilings = [float(one.matrices["ceiling"][0, 1]) for one in audit.stability]
+    spent = f"{OPTIONS['samples']} gradients a sample and network, {OPTIONS['per_task']} samples a task"
+    checked = f"enough by its own check in {enough} of {len(audit.stability)} runs"
+    noise = f"Noise ceiling of the first pair: {min(ceilings):.2f} to {max(ceilings):.2f}."
+    return [f"Budget: {spent}; {checked}. {noise}", ""]
+
+
+def write_results(sections: list[str], path: Path) -> None:
+    """Write the page."""
+    intro = [
+        "# Attribution stability of the nine methods of the SHAPC paper",
+        "",
+        "Made by `perdure reproduce shapc --data-dir DATA` from the records of `perdure reproduce memory-learners` (trained",
+        "first if they are not there). Means over seeds with 95 % Student t intervals (half-widths after ±). The paper's",
+        "numbers are for the whole data, a full-width network, 50 epochs a task, and shap's plain sampling, so only orders",
+        "compare. [How to read the scores, and what they show](../stability.md#the-nine-methods-of-the-paper).",
+        "",
+    ]
+    write_atomically(path, "\n".join([*intro, *sections]).encode())

@@ -1,0 +1,1 @@
+"""What the data can determine: intervals, profiles, held-out error and identifiability."""

@@ -1,0 +1,177 @@
+"""Does the model predict? Fit the first steps, forecast the rest, and compare with two predictors that know no model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perdure.surrogate.diagnostics.identifiability import information
+from perdure.surrogate.estimation.adam import paper_points, projected_adam, random_parameters
+from perdure.surrogate.estimation.coordinates import Coordinates
+from perdure.surrogate.estimation.prior import ASSUMED_NOISE, FALLBACK, STRENGTHS, weak_prior
+from perdure.surrogate.estimation.solver import solve
+from perdure.surrogate.estimation.starts import starting_points
+from perdure.surrogate.model import run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.surrogate.estimation.prior import Prior
+    from perdure.surrogate.estimation.problem import Array, Block, Problem
+
+_STARTS = 3
+_ITERATIONS = 40
+_MOST_ORIGINS = 6
+_HARDLY_ANY = 1e-6
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Mean squared error of forecasts after the first ``steps`` steps (of all later cells), and of two trivial predictors.
+
+    ``last_value`` repeats the last measured value; ``same_phase`` repeats the values measured after the previous
+    training of the same task (the previous cycle), or the last value where there was none. Lower is better.
+    """
+
+    steps: int
+    cells: int
+    model: float
+    last_value: float
+    same_phase: float
+    strength: float
+
+    @property
+    def beats_trivial(self) -> bool:
+        """Return whether the model is no worse than the better trivial predictor."""
+        return self.model <= min(self.last_value, self.same_phase)
+
+
+def held_out(
+    problem: Problem, origins: Sequence[int] | None = None, *, estimator: str = "map", seed: int = 0
+) -> list[HeldOut]:
+    """Fit the first K steps and forecast the others, for each K in ``origins`` (by default the second half of the steps).
+
+    With ``estimator="map"`` the prior's strength is chosen anew within the K steps: the forecast steps are never
+    looked at.
+    """
+    rows = []
+    for origin in origins if origins is not None else _origins(problem):
+        early = problem.until(origin)
+        rng = np.random.default_rng([seed, origin])
+        strength = choose_strength(early, rng) if estimator == "map" else 0.0
+        coordinates = Coordinates(early)
+        prior = weak_prior(coordinates)
+        if estimator == "adam":
+            ends, losses = projected_adam(early, random_parameters(early, _STARTS, rng))
+            points = paper_points(coordinates, ends.member(int(losses.argmin())))
+        else:
+            points = _fits(coordinates, prior, np.array([strength]), rng)
+        forecast = _forecasts(problem, origin, coordinates, prior, points)[0]
+        truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
+        trivial = [trivial_forecasts(block, origin) for block in problem.blocks]
+        rows.append(
+            HeldOut(
+                steps=origin,
+                cells=sum(int(np.isfinite(values).sum()) for values in truth),
+                model=_error(forecast, truth),
+                last_value=_error([last for last, _ in trivial], truth),
+                same_phase=_error([phase for _, phase in trivial], truth),
+                strength=strength,
+            )
+        )
+    return rows
+
+
+def choose_strength(problem: Problem, rng: np.random.Generator) -> float:
+    """Return the prior's strength, in squared performance, that forecasts the later half of the steps best from those before.
+
+    The candidates are multiples of the noise variance, so that a prior is never strong enough to force a misfit
+    on clean curves.
+    """
+    candidates = _noise_variance(problem, rng) * np.asarray(STRENGTHS)
+    totals = np.zeros(len(candidates))
+    for origin in _origins(problem):
+        truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
+        coordinates = Coordinates(problem.until(origin))
+        prior = weak_prior(coordinates)
+        points = _fits(coordinates, prior, candidates, rng)
+        totals += [_error(forecast, truth) for forecast in _forecasts(problem, origin, coordinates, prior, points)]
+    if not (np.isfinite(totals).all() and totals.any()):
+        return float(candidates[STRENGTHS.index(FALLBACK)])
+    return float(candidates[totals.argmin()])
+
+
+def _noise_variance(problem: Problem, rng: np.random.Generator) -> float:
+    """Return the noise variance left by a fit almost without a prior, or the assumed one where too few data are spare."""
+    coordinates = Coordinates(problem)
+    prior = weak_prior(coordinates)
+    points = _fits(coordinates, prior, np.array([_HARDLY_ANY]), rng)
+    found = information(coordinates, points[0], prior.pull(points[0], _HARDLY_ANY))
+    enough = found.spare >= 0.1 * problem.measured.sum()
+    return found.noise**2 if enough else ASSUMED_NOISE**2
+
+
+def trivial_forecasts(block: Block, origin: int) -> tuple[Array, Array]:
+    """Return the last-value and the same-phase forecast of the steps after ``origin``, (algorithms, tasks, steps)."""
+    known = block.values[:, :, : origin + 1].copy()
+    for step in range(1, known.shape[2]):
+        missing = np.isnan(known[:, :, step])
+        known[:, :, step][missing] = known[:, :, step - 1][missing]
+    later = block.curriculum[origin:]
+    last = np.repeat(known[:, :, -1:], len(later), axis=2)
+    phase = last.copy()
+    for place, task in enumerate(later):
+        visits = [step for step, earlier in enumerate(block.curriculum[:origin], 1) if earlier == task]
+        if visits:
+            phase[:, :, place] = known[:, :, visits[-1]]
+    return last, phase
+
+
+def complete_gain(coordinates: Coordinates, points: Array, prior: Prior) -> Array:
+    """Return B (batch, tasks, tasks) with the prior's centre in the rows of tasks never trained."""
+    gain = coordinates.full_gain(points)
+    for task in range(coordinates.tasks):
+        if task not in coordinates.rows:
+            gain[:, task] = 0
+            gain[:, task, task] = prior.typical_gain
+    return gain
+
+
+def _origins(problem: Problem) -> list[int]:
+    """Return up to six steps of the later half where a forecast can start: two steps known, something measured after."""
+    longest = max(len(block.curriculum) for block in problem.blocks)
+    last = int(problem.steps[problem.measured].max())
+    possible = np.arange(max(2, longest // 2), last)
+    chosen = np.linspace(0, len(possible) - 1, min(len(possible), _MOST_ORIGINS)).round().astype(int)
+    return [int(step) for step in possible[chosen]]
+
+
+def _forecasts(
+    problem: Problem, origin: int, coordinates: Coordinates, prior: Prior, points: Array
+) -> list[list[Array]]:
+    """Return, for each point found on the first steps, the forecast of each block after ``origin``."""
+    gain = complete_gain(coordinates, points, prior)
+    _, rho, kappa, keep = coordinates.split(points)
+    forecasts: list[list[Array]] = [[] for _ in points]
+    for block in problem.blocks:
+        members = list(block.algorithms)
+        curves = run(block.curriculum, gain, rho[:, members], kappa[:, members], keep[:, members])
+        for place in range(len(points)):
+            forecasts[place].append(curves[place, :, :, origin + 1 :])
+    return forecasts
+
+
+def _fits(coordinates: Coordinates, prior: Prior, strengths: Array, rng: np.random.Generator) -> Array:
+    """Return the best point for each strength; all strengths and starts are one batch."""
+    starts = starting_points(coordinates, _STARTS, rng)
+    objective = prior.objective(coordinates.problem, np.repeat(strengths, _STARTS))
+    found = solve(coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-4)
+    best = found.objective.reshape(len(strengths), _STARTS).argmin(axis=1)
+    return np.asarray(found.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best])
+
+
+def _error(forecast: list[Array], truth: list[Array]) -> float:
+    squared = np.concatenate([((f - t) ** 2).ravel() for f, t in zip(forecast, truth, strict=True)])
+    return float(np.nanmean(squared)) if np.isfinite(squared).any() else float("nan")

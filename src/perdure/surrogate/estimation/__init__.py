@@ -1,0 +1,1 @@
+"""Fitting the surrogate model to performance curves."""

@@ -1,0 +1,111 @@
+"""Do algorithms keep their places from one data set to another? By rank: absolute values do not compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from perdure.base.errors import InputError, nearest
+from perdure.surrogate.diagnostics.intervals import draws, property_arrays
+from perdure.surrogate.result import PROPERTIES, jsonable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perdure.surrogate.estimation.problem import Array
+    from perdure.surrogate.result import Fit
+
+WARNING = (
+    "absolute values do not compare across data sets: each is relative to its own mean efficiency and tasks; ranks do"
+)
+
+
+@dataclass(frozen=True)
+class RankComparison:
+    """Ranks of the shared algorithms in each data set (1 = highest value), with intervals, and how well they agree.
+
+    ``agreement`` is Spearman's correlation, in [-1, 1], averaged over pairs of data sets; its interval carries
+    the uncertainty of the fits. ``p_value`` is the chance of at least this agreement if the algorithms' places
+    were shuffled (one-sided).
+    """
+
+    property: str
+    data_sets: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    values: Array
+    ranks: Array
+    rank_low: Array
+    rank_high: Array
+    agreement: float
+    agreement_low: float
+    agreement_high: float
+    p_value: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        plain = {key: jsonable(value) for key, value in vars(self).items()}
+        return {**plain, "warning": WARNING}
+
+
+def compare_ranks(
+    fits: Mapping[str, Fit],
+    name: str = "efficiency",
+    *,
+    count: int = 1000,
+    seed: int = 0,
+    algorithms: Sequence[str] | None = None,
+) -> RankComparison:
+    """Rank the algorithms that all fits share by one property (the paper's Table 8 does so for efficiency)."""
+    if name not in PROPERTIES:
+        raise InputError(f"property: {name!r} is unknown, {nearest(name, list(PROPERTIES))}")
+    if len(fits) < 2:
+        raise InputError(f"comparison: {len(fits)} data set; ranks are compared across at least two")
+    first = next(iter(fits.values()))
+    shared = [a for a in first.problem.algorithms if all(a in f.problem.algorithms for f in fits.values())]
+    shared = [a for a in shared if algorithms is None or a in algorithms]
+    if len(shared) < 3:
+        raise InputError(
+            f"comparison: {len(shared)} algorithms in common ({', '.join(shared) or 'none'}); "
+            "ranks need at least three of the same name"
+        )
+    rng = np.random.default_rng(seed)
+    values, sampled = [], []
+    for fit in fits.values():
+        places = [fit.problem.algorithms.index(algorithm) for algorithm in shared]
+        values.append(getattr(fit, name)[places])
+        sampled.append(property_arrays(fit.coordinates, draws(fit, count, rng))[name][:, places])
+    table = np.stack(values)
+    ranks = _ranks(table)
+    sampled_ranks = np.stack([_ranks(array) for array in sampled], axis=1)
+    agreement = _agreement(ranks)
+    spread = np.array([_agreement(member) for member in sampled_ranks])
+    low, high = np.quantile(spread, [0.025, 0.975])
+    shuffled = np.array([_agreement(np.stack([rng.permutation(row) for row in ranks])) for _ in range(count)])
+    bottom, top = np.quantile(sampled_ranks, [0.025, 0.975], axis=0)
+    return RankComparison(
+        property=name,
+        data_sets=tuple(fits),
+        algorithms=tuple(shared),
+        values=table,
+        ranks=ranks,
+        rank_low=np.minimum(bottom, ranks),
+        rank_high=np.maximum(top, ranks),
+        agreement=agreement,
+        agreement_low=float(min(low, agreement)),
+        agreement_high=float(max(high, agreement)),
+        p_value=float((1 + (shuffled >= agreement - 1e-12).sum()) / (count + 1)),
+    )
+
+
+def _ranks(values: Array) -> Array:
+    """Return ranks along the last axis, 1 for the highest; equal values share their mean rank."""
+    return np.asarray(stats.rankdata(-values, axis=-1))
+
+
+def _agreement(ranks: Array) -> float:
+    """Return the mean Spearman correlation over pairs of rows."""
+    correlations = np.atleast_2d(np.corrcoef(ranks))
+    return float(correlations[np.triu_indices(len(ranks), 1)].mean())

@@ -1,0 +1,1 @@
+"""The built-in benchmarks, one file per data set."""

@@ -1,0 +1,1 @@
+"""Official files: downloads, archives, images and safe unpickling."""

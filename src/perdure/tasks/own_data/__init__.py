@@ -1,0 +1,1 @@
+"""A user's own arrays, image folders and tables."""

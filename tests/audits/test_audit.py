@@ -1,0 +1,162 @@
+"""From runs to an audit, and back from its file."""
+
+import math
+
+import numpy as np
+import pytest
+
+import perdure
+from perdure import metrics
+from perdure.audits import Audit, audit_runs, measure_run
+from perdure.audits import audit as audit_records
+from perdure.base.errors import InputError
+from perdure.importers import read_accuracies
+from perdure.record import Cost, Evaluations, Measurements
+
+R = np.array([[0.9, 0.2, 0.1], [0.6, 0.8, 0.3], [0.5, 0.7, 1.0]])
+COST = Cost.from_rows([[10, 0, 0, 0, 99, 10], [10, 20, 0, 50, 99, 10], [10, 20, 5, 100, 99, 10]])
+
+
+def run(learner="ewc", table=R, **more) -> Measurements:
+    return Measurements(
+        run=f"{learner}.csv", learner=learner, table=np.asarray(table, float), curriculum=(0, 1, 2), **more
+    )
+
+
+def test_measures_of_a_run_are_the_metrics():
+    values = measure_run(run(cost=COST, lifetime_bits=200))
+    assert values["A"] == metrics.accuracy(R)
+    assert values["forgetting"] == metrics.average_forgetting(R)
+    assert values["MS"] == pytest.approx((1 + 1 / 3 + 1 / 3) / 3)
+    assert values["SSS"] == pytest.approx(1 - (0 + 0.25 + 0.5) / 3)
+    assert values["CE"] == pytest.approx(1.0)
+    with_teachers = measure_run(run(cost=COST, lifetime_bits=200), count_teachers=True)
+    assert with_teachers["MS"] == pytest.approx((1 + 1 / 3 + 10 / 35) / 3)
+
+
+def test_missing_costs_are_told_apart():
+    values = measure_run(run())
+    assert metrics.reason(values["MS"]) == "no costs were given"
+    values = measure_run(run(cost=COST))
+    assert "lifetime_bits" in (metrics.reason(values["SSS"]) or "")
+    half = Cost.from_rows([[10, 0, 0, 0, math.nan, 10]] * 3)
+    assert "operations" in (metrics.reason(measure_run(run(cost=half))["CE"]) or "")
+
+
+def test_evaluations_within_tasks_feed_the_stability_gap():
+    dense = Evaluations(np.array([[0.9, 0.2, 0.1], [0.0, 0.5, 0.2], *R[1:].tolist()]), (0, 1, 1, 2))
+    values = measure_run(run(evaluations=dense))
+    assert values["min_accuracy"] == pytest.approx((0.0 + 0.7) / 2)
+    assert values["windowed_forgetting"] == pytest.approx(metrics.windowed_forgetting(dense.values, 10))
+    assert "windowed_forgetting" not in measure_run(run())
+
+
+def test_runs_are_averaged_and_learners_compared():
+    better = np.clip(R + 0.1, 0, 1)
+    audit = audit_runs(
+        [run(*given, cost=COST, lifetime_bits=200) for given in (("ewc", R), ("ewc", better), ("si", R * 0.5))]
+    )
+    ewc, si = audit.learners
+    assert ewc.measures["A"].mean == pytest.approx((metrics.accuracy(R) + metrics.accuracy(better)) / 2)
+    assert ewc.measures["A"].method == "t"
+    np.testing.assert_allclose(ewc.table, (R + better) / 2)
+    criteria = {name: ewc.measures[name].mean for name in metrics.CRITERIA}
+    assert ewc.scores["W2"].mean == pytest.approx(metrics.cl_score(criteria, "W2"))
+    assert si.stability["W1"].reason == "stability needs at least two runs"
+    assert audit.first_places["ewc"] > audit.first_places["si"]
+    assert audit.correlation == {}
+
+
+def test_three_learners_have_a_correlation():
+    audit = audit_runs([run(name, R * scale) for name, scale in (("a", 1.0), ("b", 0.7), ("c", 0.4))])
+    assert audit.correlation["A"]["FWT"] == pytest.approx(1)
+    assert audit.correlation["A"]["REM"] == pytest.approx(-1)
+    assert "MS" not in audit.correlation
+
+
+def test_partial_scores_are_missing_or_announced():
+    plain = audit_runs([run()])
+    assert "MS, SSS, CE missing" in plain.learners[0].reasons()["CL_score W1"]
+    asked = audit_runs([run()], renormalise=True)
+    assert asked.partial_scores
+    assert not math.isnan(asked.learners[0].scores["W1"].mean)
+
+
+def test_an_audit_survives_its_file(tmp_path):
+    audit = audit_runs([run(cost=COST), run("si", R * 0.5), run("mas", R * 0.3)])
+    audit.save(tmp_path / "audit.json")
+    again = Audit.load(tmp_path / "audit.json")
+    assert again.to_json() == audit.to_json()
+    assert again.learners[0].reasons() == audit.learners[0].reasons()
+    assert "average accuracy" in str(again)
+    (tmp_path / "x.json").write_text('{"schema": 5}')
+    with pytest.raises(InputError, match="schema 5"):
+        Audit.load(tmp_path / "x.json")
+    (tmp_path / "y.json").write_text('{"schema": 1}')
+    with pytest.raises(InputError, match="malformed"):
+        Audit.load(tmp_path / "y.json")
+
+
+def test_bad_runs_are_named():
+    with pytest.raises(InputError, match=r"ewc\.csv: accuracy after step 1 on task 1 is 90"):
+        audit_runs([run(table=R * 100)])
+    with pytest.raises(InputError, match="cannot be averaged"):
+        audit_runs([run(), Measurements("b.csv", "ewc", R[:2, :2], (0, 1))])
+    with pytest.raises(InputError, match=r"its lr is 0\.2, that of ewc\.csv 0\.1"):
+        audit_runs([run(conditions={"lr": 0.1}), run(conditions={"lr": 0.2})])
+    with pytest.raises(InputError, match="costs for 3 steps"):
+        audit_runs([Measurements("b.csv", "ewc", R[:2, :2], (0, 1), cost=COST)])
+    with pytest.raises(InputError, match="no run"):
+        audit_runs([])
+
+
+def test_three_lines_of_a_user_s_own_loop(tmp_path):
+    recorder = perdure.Recorder(tmp_path / "mine", tasks=3)
+    for row in R:
+        recorder.after_task(accuracy=row)
+    audit = perdure.audit(tmp_path / "mine")
+    assert audit.learners[0].measures["average_accuracy"].mean == pytest.approx(2.2 / 3)
+    page = audit.report(tmp_path / "report.html")
+    assert "Is our continual learner reliable?" in page.read_text()
+
+
+def test_unfinished_runs_are_left_out_or_marked(tmp_path):
+    for seed, steps in ((0, 3), (1, 1), (2, 0)):
+        recorder = perdure.Recorder(tmp_path / f"done/{seed}", tasks=3, learner="ewc", seed=seed)
+        for row in R[:steps]:
+            recorder.after_task(accuracy=row)
+    half = perdure.Recorder(tmp_path / "half/0", tasks=3, learner="si")
+    half.after_task(accuracy=R[0])
+    audit = audit_records(tmp_path)
+    assert [entry.title for entry in audit.learners] == ["ewc", "si (unfinished)"]
+    assert len(audit.learners[0].runs) == 1
+    assert sorted(audit.left_out.values()) == [
+        "no task is finished yet",
+        "unfinished, while other runs of the learner are finished",
+    ]
+    page = audit.report(tmp_path / "report.html").read_text()
+    assert "si (unfinished)" in page
+    assert "Records left out" in page
+    assert "left out:" in str(audit)
+    with pytest.raises(InputError, match="nothing to audit"):
+        audit_records(tmp_path / "done/2")
+
+
+def test_learners_of_different_benchmarks_are_not_ranked_together():
+    audit = audit_runs([run("a", benchmark="x"), run("b", benchmark="y")], weights="W3")
+    assert audit.first_places == {}
+    assert list(audit.learners[0].scores) == ["W3"]
+
+
+def test_published_replay_forgets_less_than_naive(shared_data):
+    folder = shared_data / "accuracy-matrices"
+    files = [folder / "naive_seed42.csv", *sorted(folder.glob("replay2000_uniform_seed*.csv"))]
+    audit = audit_runs([one for file in files for one in read_accuracies(file)])
+    naive, replay = audit.learners
+    assert replay.learner == "replay2000_uniform"
+    assert len(replay.runs) == 3
+    assert replay.measures["forgetting"].mean < naive.measures["forgetting"].mean
+    assert naive.measures["REM"].mean == pytest.approx(
+        1 - (9 * 0.544 + 8 * 0.48 + 7 * 0.539 + 6 * 0.537 + 5 * 0.468 + 4 * 0.699 + 3 * 0.637 + 2 * 0.69 + 0.745) / 45
+    )
+    assert "45 of 45" in naive.reasons()["FWT"]

@@ -1,0 +1,246 @@
+"""The command line as a stranger meets it."""
+
+import errno
+import io
+import json
+import pickle
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from perdure import Recorder
+from perdure.cli.bars import working
+
+WIDE = "after_task,task_1,task_2\n1,.9,.2\n2,.5,.8\n"
+
+
+def test_help_names_every_command(perdure):
+    text = perdure("--help").stdout
+    for command in ("demo", "run", "audit", "score", "report"):
+        assert command in text
+        assert "Usage" in perdure(command, "--help").stdout
+
+
+def test_the_help_of_reproduce_names_every_target(perdure):
+    from perdure.reproduce import TARGETS
+    from perdure.reproduce.bias import EXPERIMENTS
+
+    shown = "".join(
+        character for character in perdure("reproduce", "--help").stdout if character.isalnum() or character == "-"
+    )
+    for name in (*TARGETS, "retraining", "bias-all", *(name.removeprefix("bias") for name in EXPERIMENTS)):
+        assert name in shown
+
+
+def test_score_prints_a_table_or_json(perdure, tmp_path):
+    (tmp_path / "ewc_seed0.csv").write_text(WIDE)
+    (tmp_path / "ewc_seed1.csv").write_text(WIDE.replace(".5", ".6"))
+    table = perdure("score", "ewc_seed0.csv", "ewc_seed1.csv").stdout
+    assert "average accuracy" in table
+    assert "2 runs" in table
+    assert "no costs were given" in table
+    value = json.loads(perdure("score", "ewc_seed0.csv", "ewc_seed1.csv", "--json").stdout)
+    (entry,) = value["learners"]
+    assert entry["learner"] == "ewc"
+    assert entry["measures"]["average_accuracy"]["mean"] == pytest.approx(0.675)
+    assert entry["scores"]["W1"]["mean"] is None
+    assert "MS, SSS, CE missing" in entry["scores"]["W1"]["reason"]
+
+
+def test_score_with_costs_weights_and_percent(perdure, tmp_path):
+    (tmp_path / "a.csv").write_text("90,20\n50,80\n")
+    (tmp_path / "c.csv").write_text("after,parameters,memory_bits,operations,passes\n1,5,0,99,10\n2,5,100,199,10\n")
+    options = ("--percent", "--cost", "c.csv", "--lifetime-bits", "100", "--json")
+    value = json.loads(perdure("score", "a.csv", *options, "--weights", "W3", "--weights", "A=.5,CE=.5").stdout)
+    scores = value["learners"][0]["scores"]
+    assert scores["A=.5,CE=.5"]["mean"] == pytest.approx((2.2 / 3 + 0.75) / 2)
+    criteria = [2.2 / 3, 1, 0.5, 0.75, 0, 0.6, 0.2]
+    expected = sum(w * c for w, c in zip([0.4, 0.05, 0.2, 0.2, 0.05, 0.05, 0.05], criteria, strict=True))
+    assert scores["W3"]["mean"] == pytest.approx(expected)
+    partial = json.loads(perdure("score", "a.csv", "--percent", "--renormalise", "--json").stdout)
+    assert partial["partial_scores"] is True
+    assert partial["learners"][0]["scores"]["W1"]["mean"] == pytest.approx((2.2 / 3 + 0 + 0.6 + 0.2) / 4)
+
+
+def test_all_files_can_be_taken_as_one_learner(perdure, tmp_path):
+    for name in ("x", "y"):
+        (tmp_path / f"{name}.csv").write_text(WIDE)
+    value = json.loads(perdure("score", "x.csv", "y.csv", "--as", "mine", "--json").stdout)
+    assert [entry["learner"] for entry in value["learners"]] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("bad.csv", b"after,t1,t2\n1,.9\n", "bad.csv: row 2 has 2 cells"),
+        ("bad.csv", b"after,t1,t2\n1,.9,\n2,abc,.8\n", "bad.csv: row 3, column 't1': expected a number, found 'abc'"),
+        ("bad.csv", b"54.4,10\n50,80\n", "bad.csv: accuracy after step 1 on task 1 is 54.4, outside [0, 1]"),
+        ("bad.csv", b".5,.1\n,.8\n", "bad.csv: accuracy after step 2 on task 1 is missing"),
+        ("bad.csv", b"", "bad.csv: the file is empty"),
+        ("bad.csv", pickle.dumps([1, 2]), "bad.csv: "),
+        ("bad.json", b"nonsense", "bad.json: line 1 is not JSON"),
+    ],
+)
+def test_bad_files_give_one_line_and_exit_code_2(perdure, tmp_path, name, content, says):
+    (tmp_path / name).write_bytes(content)
+    done = perdure("score", name, code=2)
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("score", "."), "it is a directory"),
+        (("score", "nowhere.csv"), "no such file"),
+        (("score", "ok.csv", "--weights", "W9"), "'W9' are not known"),
+        (("score", "ok.csv", "--weights", "A=x"), "expected name=number"),
+        (("audit", "nowhere"), "no such directory"),
+        (("audit", "."), "no record here"),
+        (("report", "nowhere"), "no such directory"),
+        (("run", "--benchmark", "split-digits"), "no learner was named"),
+        (("run", "naiv"), "did you mean 'naive'"),
+        (("run", "naive", "--benchmark", "split-digit"), "did you mean 'split-digits'"),
+        (("run", "naive", "--network", "resnet"), "network"),
+        (("run", "naive", "--set", "alpha=1"), "no setting 'alpha'"),
+        (("run", "naive", "--epochs", "0"), "epochs: expected at least 1"),
+        (("run", "naive", "--curriculum", "1,x"), "--curriculum 1,x"),
+        (("run", "naive", "--optimizer", "sdg"), "did you mean 'sgd'"),
+        (("run", "naive", "--device", "warp"), "--device warp"),
+    ],
+)
+def test_bad_arguments_give_one_line_and_exit_code_2(perdure, tmp_path, arguments, says):
+    (tmp_path / "ok.csv").write_text(WIDE)
+    done = perdure(*arguments, code=2)
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_unknown_options_exit_with_2(perdure):
+    assert "No such option" in perdure("score", "--nonsense", code=2).stderr
+
+
+def test_run_audit_report(perdure, tmp_path):
+    arguments = (
+        "run",
+        "--benchmark",
+        "split-digits",
+        "--learner",
+        "naive",
+        "cumulative",
+        "--seeds",
+        "1",
+        "--epochs",
+        "1",
+    )
+    told = json.loads(perdure(*arguments, "--json").stdout)
+    assert [entry["learner"] for entry in told] == ["naive", "cumulative"]
+    again = perdure(*arguments).stdout
+    assert "task 1/5" not in again  # finished records are left alone
+    assert "average accuracy" in perdure("audit", "runs").stdout
+    assert (tmp_path / "runs/audit.json").exists()
+    page = perdure("report", "runs").stdout.strip()
+    html = (tmp_path / page).read_text()
+    assert "cumulative" in html
+    assert html.count('<figure class="chart"') == 6
+    assert "perdure audit RUNS --clamp" in html  # what is missing says how to get it
+    changed = perdure(*arguments, "--lr", "0.2", code=2)
+    assert "lr is 0.05, now 0.2" in changed.stderr
+    assert "choose another directory" in changed.stderr
+
+
+def test_an_unfinished_record_makes_the_audit_exit_with_1(perdure, tmp_path):
+    recorder = Recorder(tmp_path / "r", tasks=2)
+    recorder.after_task(accuracy=[0.5, 0.1])
+    done = perdure("audit", "r", code=1)
+    assert "unfinished" in done.stderr
+    assert "only 1 of 2 tasks" in done.stdout
+
+
+def test_the_page_follows_newer_records_and_goes_into_a_folder(perdure, tmp_path):
+    recorder = Recorder(tmp_path / "r", tasks=2, learner="mine")
+    recorder.after_task(accuracy=[0.5, 0.1])
+    perdure("audit", "r", code=1)
+    recorder.after_task(accuracy=[0.25, 0.75])
+    (tmp_path / "pages").mkdir()
+    assert perdure("report", "r", "--out", "pages").stdout.strip() == "pages/report.html"
+    assert "unfinished" not in (tmp_path / "pages/report.html").read_text()
+
+
+def test_a_file_given_twice_counts_once(perdure, tmp_path):
+    (tmp_path / "a.csv").write_text(WIDE)
+    assert "given twice" in perdure("score", "a.csv", "a.csv", code=2).stderr
+
+
+def test_a_diverging_run_keeps_what_it_has_and_exits_with_1(perdure, tmp_path):
+    done = perdure("run", "naive", "--epochs", "1", "--lr", "1e30", code=1)
+    assert "the loss became" in done.stderr
+    assert "step 1" in done.stderr
+
+
+def test_a_process_of_its_own_ends_with_one_line_and_exit_code_2(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "perdure", "score", "nowhere.csv"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "perdure: nowhere.csv: there is no such file\n"
+
+
+def test_a_full_disk_is_one_line(perdure, tmp_path, monkeypatch):
+    (tmp_path / "r").mkdir()
+    perdure("run", "naive", "--epochs", "1", "--out", "r")
+    before = sorted(tmp_path.rglob("*"))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "r/audit.json")
+
+    monkeypatch.setattr("perdure.audits.results.write_json", full)
+    done = perdure("audit", "r", code=1)
+    assert done.stderr.startswith("perdure: r/audit.json: No space left on device")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_ctrl_c_says_how_to_go_on(perdure, monkeypatch):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("perdure.learners.loop.accuracies", interrupt)
+    assert "the same command goes on" in perdure("run", "naive", "--epochs", "1", code=130).stderr
+
+
+def test_demo_does_the_whole_way(perdure, tmp_path):
+    text = perdure("demo", "--seeds", "1").stdout
+    assert "The report is in demo/report.html" in text
+    assert (tmp_path / "demo/report.html").exists()
+    assert (tmp_path / "demo/accuracy.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "demo/audit.json").exists()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_work_of_unknown_length_is_told_on_a_terminal_only_and_leaves_nothing_behind(terminal):
+    told = io.StringIO()
+    with working("fitting from 64 starts", Console(file=told, force_terminal=terminal, width=80)):
+        pass
+    assert ("fitting from 64 starts" in told.getvalue()) == terminal
+    assert told.getvalue().endswith("\x1b[2K" if terminal else "")
+
+
+def test_a_long_fit_says_that_it_works_and_keeps_that_out_of_the_result(perdure, tmp_path, monkeypatch):
+    said = []
+
+    def note(what, console):
+        said.append((what, console.stderr))
+        return working(what, console)
+
+    monkeypatch.setattr(sys.modules["perdure.cli.fit"], "working", note)
+    (tmp_path / "a.csv").write_text(WIDE)
+    result = perdure("fit", tmp_path / "a.csv", "--starts", "2", "--json")
+    assert json.loads(result.stdout)["tasks"] == ["1", "2"]
+    assert said == [("fitting from 2 starts", True), ("predicting, ordering, profiling", True)]

@@ -1,0 +1,299 @@
+"""Shapley values: closed forms, peers, unbiasedness, and standard errors that mean what they say."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from perdure import explain, nets
+from perdure.base.errors import InputError
+
+WEIGHTS = np.array([3.0, -1.0, 0.5, 2.0, 0.0])
+
+
+def additive(rows):
+    return rows @ WEIGHTS + 1.0
+
+
+def glove(rows):
+    """One left glove (player 0), two right ones: a pair is worth 1."""
+    return np.minimum(rows[:, 0], rows[:, 1] | rows[:, 2]).astype(float)
+
+
+def airport(rows):
+    """A runway as long as the largest plane needs; costs 1, 2, 4."""
+    return (rows * np.array([1.0, 2.0, 4.0])).max(axis=1)
+
+
+def random_game(players: int, seed: int = 0):
+    table = np.random.default_rng(seed).normal(size=1 << players)
+    return lambda rows: table[rows @ (1 << np.arange(players))]
+
+
+def small_network(inputs: int = 7, seed: int = 0) -> explain.NetworkGame:
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(inputs, 16), nn.Tanh(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+    sample = 2 * torch.randn(inputs, dtype=torch.float64)
+    return explain.NetworkGame(net, sample, 1, explain.features((inputs,)), torch.zeros_like(sample))
+
+
+@pytest.mark.parametrize(
+    ("game", "players", "expected"),
+    [
+        (additive, 5, WEIGHTS),
+        (glove, 3, [2 / 3, 1 / 6, 1 / 6]),
+        (airport, 3, [1 / 3, 1 / 3 + 1 / 2, 1 / 3 + 1 / 2 + 2]),
+        (lambda rows: rows[:, [0, 2, 3]].all(axis=1) * 6.0, 4, [2, 0, 2, 2]),  # a unanimity game
+        (lambda rows: rows.sum(axis=1) ** 2, 3, [3, 3, 3]),
+        (lambda rows: rows[:, 0] * 5.0, 1, [5]),
+    ],
+)
+def test_closed_forms(game, players, expected):
+    exact = explain.exact_shapley(game, players)
+    np.testing.assert_allclose(exact.values, expected, atol=1e-12)
+    sampled = explain.shapley(game, players, samples=2000)
+    np.testing.assert_allclose(sampled.values, expected, atol=6 * np.nanmax(sampled.stderr) + 1e-9)
+
+
+def test_dividends_of_a_unanimity_game_are_its_definition():
+    exact = explain.exact_shapley(lambda rows: rows[:, [0, 2]].all(axis=1) * 6.0 + 1.0, 3)
+    assert len(exact.dividends) == 8
+    assert exact.dividends[frozenset({0, 2})] == 6
+    assert exact.dividends[frozenset()] == 1
+    assert sum(map(abs, exact.dividends.values())) == 7
+    assert dict(exact.dividends)[frozenset({0, 1, 2})] == 0
+    with pytest.raises(KeyError):
+        exact.dividends[frozenset({3})]
+
+
+@given(st.integers(1, 7), st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_every_interaction_is_shared_out_equally(players, seed):
+    """Theorem 1 of the bias paper: A_i = sum over T with i of D(T) / |T|; and D sums back to F."""
+    game = random_game(players, seed)
+    exact = explain.exact_shapley(game, players)
+    for player in range(players):
+        share = sum(value / len(team) for team, value in exact.dividends.items() if player in team)
+        assert exact.values[player] == pytest.approx(share, abs=1e-9)
+    assert sum(exact.dividends.values()) == pytest.approx(exact.table[-1])
+
+
+def test_exact_values_and_dividends_equal_shapiq():
+    shapiq = pytest.importorskip("shapiq", reason="shapiq is the oracle here")
+    from shapiq.game_theory.exact import ExactComputer
+
+    game = random_game(8)
+    ours = explain.exact_shapley(game, 8)
+    theirs = ExactComputer(game=lambda rows: game(np.asarray(rows, dtype=bool)), n_players=8)
+    values = theirs("SV")
+    np.testing.assert_allclose([values[(i,)] for i in range(8)], ours.values, atol=1e-9)
+    dividends = theirs("Moebius")
+    empty = ours.dividends[frozenset()]  # shapiq subtracts it from the game
+    for team, value in ours.dividends.items():
+        if team:
+            assert dividends[tuple(sorted(team))] == pytest.approx(value, abs=1e-9), (team, empty)
+    assert shapiq.__name__ == "shapiq"
+
+
+def test_several_outputs_are_explained_at_once():
+    first, second = random_game(5, 1), random_game(5, 2)
+    both = explain.exact_shapley(lambda rows: np.stack([first(rows), second(rows)], axis=1), 5)
+    np.testing.assert_allclose(both.values[:, 1], explain.exact_shapley(second, 5).values)
+    assert both.dividends[frozenset({1})].shape == (2,)
+    for estimator in ("castro", "antithetic", "leverage"):
+        sampled = explain.shapley(lambda rows: np.stack([first(rows), second(rows)], axis=1), 5, 400, estimator)
+        alone = explain.shapley(second, 5, 400, estimator)
+        np.testing.assert_allclose(sampled.values[:, 1], alone.values, atol=1e-12)
+        assert sampled.stderr.shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "samples", "low"),
+    [("castro", 40, 0.9), ("antithetic", 40, 0.88), ("gradient", 60, 0.86), ("leverage", 40, 0.86)],
+)
+def test_estimators_are_unbiased_and_their_errors_cover(estimator, samples, low):
+    """The mean over 250 seeds lies within its own error of the exact values; two standard errors cover about 95 %."""
+    game = small_network()
+    exact = explain.exact_shapley(game, 7).values
+    runs = [explain.shapley(game, 7, samples, estimator, seed=seed) for seed in range(250)]
+    values, stderr = np.array([run.values for run in runs]), np.array([run.stderr for run in runs])
+    spread = values.std(axis=0, ddof=1)
+    pivots = (values.mean(axis=0) - exact) / (spread / math.sqrt(len(runs)))
+    assert np.abs(pivots).max() < 3.7
+    covered = (np.abs(values - exact) <= 2 * stderr).mean()
+    assert low < covered < 0.985
+    np.testing.assert_allclose(np.sqrt((stderr**2).mean(axis=0)), spread, rtol=0.2)
+    assert all(run.evaluations <= samples * 8 for run in runs)
+
+
+@pytest.mark.parametrize("block", [3, 5])
+def test_the_gradient_estimator_is_unbiased_for_each_block(block, monkeypatch):
+    """Also where the players do not divide into blocks, and for the prediction alone: E[T] = E[H]."""
+    from perdure.explain.shapley import gradient as two_level
+
+    monkeypatch.setattr(two_level, "SMALLEST_BLOCK", block)
+    game = small_network(8, seed=3)
+    exact = explain.exact_shapley(game, 8).values
+    values = np.array([explain.shapley(game, 8, 24, "gradient", seed=seed).values for seed in range(150)])
+    pivots = (values.mean(axis=0) - exact) / (values.std(axis=0, ddof=1) / math.sqrt(len(values)))
+    assert np.abs(pivots).max() < 3.8
+
+
+def test_antithetic_pairs_and_gradients_save_variance_on_a_network():
+    net = nets.build("lenet", input_shape=(1, 28, 28), outputs=4).eval()
+    sample = torch.randn(1, 28, 28, generator=torch.Generator().manual_seed(1))
+    game = explain.NetworkGame(net, sample, 0, explain.pixels((1, 28, 28)), torch.zeros(1, 28, 28))
+    found = {name: explain.shapley(game, 784, 16, name) for name in ("castro", "antithetic", "gradient")}
+    variance = {name: np.mean(run.stderr**2) for name, run in found.items()}
+    assert variance["antithetic"] < 0.9 * variance["castro"]
+    assert variance["gradient"] < 0.7 * variance["castro"]
+    difference = found["gradient"].values - found["antithetic"].values
+    expected = np.sqrt(found["gradient"].stderr ** 2 + found["antithetic"].stderr ** 2)
+    assert 0.7 < np.sqrt(np.mean(difference**2) / np.mean(expected**2)) < 1.3
+
+
+def test_antithetic_is_exact_where_players_interact_in_pairs_only():
+    rng = np.random.default_rng(0)
+    pairs = rng.normal(size=(6, 6))
+
+    def quadratic(rows):
+        shown = rows.astype(float)
+        return np.einsum("mi,ij,mj->m", shown, pairs, shown)
+
+    one_pair = explain.shapley(quadratic, 6, samples=2)
+    np.testing.assert_allclose(one_pair.values, explain.exact_shapley(quadratic, 6).values, atol=1e-9)
+    assert np.isnan(one_pair.stderr).all()
+
+
+def test_gradient_estimator_is_exact_on_a_linear_network():
+    net = nn.Linear(40, 2).double()
+    sample = torch.randn(40, dtype=torch.float64)
+    game = explain.NetworkGame(net, sample, 1, explain.features((40,)), torch.ones_like(sample))
+    found = explain.shapley(game, 40, 20, "gradient")
+    np.testing.assert_allclose(found.values, (net.weight[1] * (sample - 1)).detach(), atol=1e-9)
+    assert found.stderr.max() < 1e-9
+
+
+def test_a_pilot_chooses_between_regression_and_permutations():
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=30)
+
+    def nearly_additive(rows):
+        total = rows @ weights
+        return total + 0.05 * np.sin(20 * total)
+
+    def rarely_anything(rows):
+        """Only the first players' coalition counts: nothing additive to fit, and most marginals are 0."""
+        return rows[:, 0] * (rows.sum(axis=1) % 2)
+
+    for game in (nearly_additive, rarely_anything):
+        chosen = explain.choose_estimator(game, 30)
+        spread = {
+            name: np.mean(np.var([explain.shapley(game, 30, 16, name, seed=s).values for s in range(1, 9)], axis=0))
+            for name in ("antithetic", "leverage")
+        }
+        assert spread[chosen] == min(spread.values()), spread
+
+
+def test_castro_agrees_with_captum_on_a_network():
+    from captum.attr import ShapleyValueSampling
+
+    game = small_network(6)
+    peer = ShapleyValueSampling(game.model)
+    torch.manual_seed(0)
+    theirs = peer.attribute(game.sample[None], target=1, n_samples=800, perturbations_per_eval=64)[0]
+    ours = explain.shapley(game, 6, 4000, "castro")
+    np.testing.assert_allclose(ours.values, theirs.detach(), atol=10 * ours.stderr.max())
+
+
+def test_draws_depend_on_the_seed_alone():
+    game = small_network()
+    first = explain.shapley(game, 7, 10, seed=3)
+    np.testing.assert_array_equal(first.values, explain.shapley(game, 7, 10, seed=3).values)
+    assert not np.array_equal(first.values, explain.shapley(game, 7, 10, seed=4).values)
+    split = explain.NetworkGame(game.model, game.sample, 1, game.labels, game.baseline, batch_size=3)
+    for estimator in explain.ESTIMATORS:
+        whole = explain.shapley(game, 7, 40, estimator, seed=3).values
+        np.testing.assert_allclose(explain.shapley(split, 7, 40, estimator, seed=3).values, whole, atol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", explain.ESTIMATORS)
+def test_sampling_stops_when_it_is_good_enough_or_too_dear(estimator):
+    game = small_network()
+    unlimited = explain.shapley(game, 7, 4000, estimator)
+    level = 4 * float(np.sqrt(np.mean(unlimited.stderr**2)))
+    wanted = explain.shapley(game, 7, 4000, estimator, wanted_stderr=level)
+    assert np.sqrt(np.mean(wanted.stderr**2)) <= level
+    # Sixteen times the variance is a sixteenth of the work, or up to twice that where the errors are looked at after doublings.
+    assert wanted.evaluations < unlimited.evaluations / 6
+    assert np.abs(wanted.values - unlimited.values).max() < 6 * level
+    assert explain.shapley(game, 7, 1000, estimator, max_evaluations=400).evaluations <= 400
+
+
+@pytest.mark.parametrize("kind", ["pixels", "features", "grid", "superpixels"])
+def test_players_partition_the_sample(kind):
+    from perdure.explain.shapley.players import players_of
+
+    image = torch.zeros(3, 16, 16)
+    image[:, :, 8:] = 1.0
+    players = players_of(kind, image)
+    assert set(players.labels.flatten().tolist()) == set(range(players.count))
+    expected = {"pixels": 256, "features": 768, "grid": 64}.get(kind)
+    assert expected is None or players.count == expected
+    if kind != "features":
+        assert (players.labels == players.labels[:1]).all()
+    values = torch.arange(players.count, dtype=torch.float32)
+    counts = torch.bincount(players.labels.flatten(), minlength=players.count)
+    torch.testing.assert_close(players.gather(players.spread(values)[None])[0], values * counts)
+
+
+def test_superpixels_follow_the_image():
+    image = torch.zeros(3, 32, 32)
+    image[0, :, 16:] = 1.0
+    labels = explain.superpixels(image, 8).labels[0]
+    assert not set(labels[:, :15].flatten().tolist()) & set(labels[:, 17:].flatten().tolist())
+
+
+def test_units_of_a_layer_play():
+    net: Any = nets.build("small-conv", input_shape=(1, 8, 8), outputs=3, width=2).eval()
+    layer, source = net.body[7], torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))
+    units = explain.layer_output(net, layer, source)
+    players = explain.pixels(tuple(units.shape))
+    game = explain.NetworkGame(net, units, 1, players, torch.zeros_like(units), layer=layer, source=source)
+    exact = explain.exact_shapley(game, game.players)
+    assert exact.values.shape == (4,)
+    assert exact.table[-1] == pytest.approx(net(source[None])[0, 1].item(), abs=1e-5)
+    assert not layer._forward_hooks
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: explain.shapley(additive, 5, estimator="castor"), "did you mean 'castro'"),
+        (lambda: explain.shapley(additive, 0), "players: found 0"),
+        (lambda: explain.shapley(additive, 5, samples=0), "samples: found 0"),
+        (lambda: explain.shapley(additive, 5, samples=1), "at least 2 sample"),
+        (lambda: explain.shapley(additive, 5, wanted_stderr=-1), "wanted_stderr"),
+        (lambda: explain.shapley(additive, 5, 50, estimator="gradient"), "differentiable game"),
+        (lambda: explain.shapley(small_network(), 7, 4, "gradient"), "too few"),
+        (lambda: explain.shapley(additive, 5, 1, "leverage"), "too few"),
+        (lambda: explain.shapley(lambda rows: rows.sum(), 5), "expected (2,)"),
+        (lambda: explain.shapley(lambda rows: np.where(rows.all(axis=1), np.nan, 0.0), 3), "coalition {0, 1, 2}"),
+        (lambda: explain.exact_shapley(additive, 21), "at most 20"),
+        (lambda: explain.own_players(np.zeros((2, 2))), "whole numbers"),
+        (lambda: explain.grid((3, 8, 8), 9), "expected 1 to 8"),
+        (lambda: explain.grid((10,)), "use 'features'"),
+        (lambda: explain.superpixels(torch.zeros(4)), "expected an image"),
+    ],
+)
+def test_mistakes_are_told(call, says):
+    with pytest.raises(InputError, match=r".*") as told:
+        call()
+    assert says in str(told.value)

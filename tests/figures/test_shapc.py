@@ -1,0 +1,141 @@
+"""The figures of the SHAPC paper show what the audit holds."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perdure import figures, metrics
+from perdure.audits import Audit, LearnerAudit, ShapcResult
+from perdure.audits.shapc.maps import kept_samples
+from perdure.base.errors import InputError
+from tests.helpers.checkpoints import audited, folder, net
+
+
+@pytest.fixture(scope="module")
+def audit() -> Audit:
+    """Two learners, three steps, one and two seeds."""
+    rng = np.random.default_rng(0)
+    results, learners = [], []
+    for learner, seeds in (("a", (0, 1)), ("b", (0,))):
+        own = []
+        for seed in seeds:
+            table = {tau: rng.uniform(0.2, 0.6, size=(12, 2 - tau)) for tau in range(2)}
+            matrix = np.full((3, 3), np.nan)
+            for tau, rows in table.items():
+                matrix[tau, tau + 1 :] = rows.mean(axis=0)
+            one = metrics.interval([float(np.nanmean(matrix))])
+            own.append(
+                ShapcResult(
+                    run=f"{learner}/{seed}",
+                    learner=learner,
+                    benchmark="b",
+                    seed=seed,
+                    tasks=("1", "2", "3"),
+                    curriculum=(0, 1, 2),
+                    settings={},
+                    mean=one,
+                    var=one,
+                    calibrated=one,
+                    limit=one,
+                    matrices={"shapc": matrix, "calibrated": matrix},
+                    sensitivity={},
+                    outcomes={},
+                    budget="",
+                    budget_is_enough=True,
+                    stopped="",
+                    table=table,
+                    samples={tau: np.arange(12) for tau in table},
+                )
+            )
+        results += own
+        measures = {
+            name: metrics.interval([0.4, 0.5]) for name in ("average_accuracy", "forgetting", "shapc_mean", "shapc_var")
+        }
+        table_of = np.array([[0.9, 0.1, 0.1], [0.5, 0.8, 0.1], [0.3, 0.6, 0.7]])
+        learners.append(
+            LearnerAudit(
+                learner=learner,
+                benchmark="b",
+                runs=tuple(one.run for one in own),
+                measures=measures,
+                scores={},
+                stability={},
+                tasks=("1", "2", "3"),
+                curriculum=(0, 1, 2),
+                table=table_of,
+                initial=None,
+            )
+        )
+    return Audit(tuple(learners), {}, (), {}, stability=tuple(results))
+
+
+def axes(figure: Any) -> list[Any]:
+    return list(figure.axes)
+
+
+def test_lines_show_accuracy_forgetting_and_shapc_of_the_first_task(audit):
+    panels = axes(figures.stability_lines(audit))
+    assert [panel.get_title() for panel in panels] == ["accuracy, task 1", "forgetting, task 1", "SHAPC, task 1"]
+    assert panels[0].lines[0].get_ydata() == pytest.approx([0.9, 0.5, 0.3])
+    assert panels[1].lines[0].get_ydata() == pytest.approx([0, 0.4, 0.6])
+    mean = np.mean([one.matrices["shapc"][0, 1:] for one in audit.stability[:2]], axis=0)
+    assert panels[2].lines[0].get_ydata() == pytest.approx(mean)
+    assert panels[2].lines[0].get_xdata().tolist() == [2, 3]
+
+
+def test_distributions_mark_the_mean_of_the_last_step(audit):
+    panels = axes(figures.stability_distributions(audit))
+    assert len(panels) == 2
+    values = np.concatenate([one.table[1][:, -1] for one in audit.stability[:2]])
+    assert panels[1].lines[0].get_xdata()[0] == pytest.approx(values.mean())
+
+
+def test_bars_have_the_height_of_the_means_and_say_which_way_is_good(audit):
+    panels = axes(figures.stability_bars(audit))
+    assert [panel.get_title()[-1] for panel in panels] == ["↑", "↓", "↑", "↓"]
+    assert [bar.get_height() for bar in panels[2].patches] == pytest.approx([0.45, 0.45])
+
+
+def test_boxes_are_one_for_each_learner_and_later_step(audit):
+    panel = axes(figures.stability_boxes(audit))[0]
+    medians = [
+        line.get_ydata()[0] for line in panel.lines if line.get_color() == "black" and len(line.get_xdata()) == 2
+    ]
+    expected = np.median(np.concatenate([one.table[0] for one in audit.stability[:2]]), axis=0)
+    for value in expected:
+        assert any(abs(value - median) < 1e-12 for median in medians)
+
+
+def test_matrices_print_the_calibrated_score_of_each_pair(audit):
+    panel = axes(figures.stability_matrices(audit))[0]
+    mean = np.mean([one.matrices["calibrated"] for one in audit.stability[:2]], axis=0)
+    assert [text.get_text() for text in panel.texts] == [f"{mean[i, j]:.2f}" for i, j in ((0, 1), (0, 2), (1, 2))]
+
+
+def test_an_audit_without_shapc_says_how_to_make_it(audit):
+    with pytest.raises(InputError, match="--shapc"):
+        figures.stability_bars(replace(audit, stability=()))
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_strip_of_kept_maps(tmp_path, suffix):
+    found = audited(folder(tmp_path / "strip", net(), net(3)), keep_maps=True, per_task=10)
+    kept = list(kept_samples(found))
+    assert [one.sample for one in kept] == found.samples[0].tolist()
+    assert len(list(kept_samples(found, per_task=3))) == 3
+    assert sorted(kept[0].maps) == [0, 1]
+    figure = figures.attribution_strip({"one": kept[2], "two": kept[2]}, class_names=("zero", "one", "two", "three"))
+    assert len(figure.axes) == 6
+    assert figure.axes[1].get_title() == "after task 1"
+    right = kept[2].predicted[1] == kept[2].label
+    assert figure.axes[2].get_xlabel().startswith("✓" if right else "✗")
+    assert figures.save(figure, tmp_path / f"strip.{suffix}").stat().st_size > 1000
+    with pytest.raises(InputError, match="expected sample"):
+        figures.attribution_strip({"one": kept[2], "two": kept[3]})
+
+
+def test_no_maps_no_samples(tmp_path):
+    found = audited(folder(tmp_path / "none", net(), net(3)), per_task=8)
+    assert list(kept_samples(found)) == []

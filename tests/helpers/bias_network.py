@@ -1,0 +1,32 @@
+"""A place and a tiny trained-looking network for the bias experiments, so that whole runs take seconds."""
+
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from perdure.reproduce.bias.experiment import Place
+from perdure.reproduce.bias.networks import Subject
+from perdure.tasks import Benchmark, Examples, Task
+from tests.helpers.small_data import seeded
+
+
+def place_at(folder: Path) -> Place:
+    return Place(None, folder / "out", folder / "pictures", lambda *_: None)
+
+
+def pictures_benchmark(count: int = 40, side: int = 8, classes: int = 2, seed: int = 0) -> Benchmark:
+    """Random pictures whose class is how bright they are."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(count) % classes
+    x = rng.integers(0, 80, size=(count, 3, side, side)) + 60 * y[:, None, None, None]
+    examples = Examples(x.astype(np.uint8), y.astype(np.int64))
+    task = Task("all", tuple(range(classes)), train=examples, test=examples)
+    return Benchmark("tiny", (task,), "class", classes, (0,), (0.3,) * 3, (0.2,) * 3, seed=0)
+
+
+def tiny_subject(side: int = 8, classes: int = 2) -> Subject:
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * (side - 2) ** 2, 6), nn.ReLU(), nn.Linear(6, classes)
+    )
+    return Subject("tiny", seeded(net, 3).eval(), pictures_benchmark(side=side, classes=classes), 0.75)

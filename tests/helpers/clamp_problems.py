@@ -1,0 +1,49 @@
+"""Problems for the CLAMP tests: Appendix B of the paper, and the published curves."""
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from perdure import surrogate
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A synthetic problem with its truth in gauge-fixed form."""
+
+    curriculum: list[int]
+    curves: np.ndarray
+    gain: np.ndarray
+    efficiency: np.ndarray
+    retention: np.ndarray
+    translation: np.ndarray
+
+
+def appendix_b(seed: int, noise: float = 0.0) -> Scenario:
+    """A uniform in [-1, 1] with diagonal 1, the rest uniform in [0, 1]; 5 tasks, 3 algorithms, 9 random steps."""
+    rng = np.random.default_rng(seed)
+    transfer = rng.uniform(-1, 1, (5, 5))
+    np.fill_diagonal(transfer, 1)
+    difficulty = rng.uniform(0, 1, 5)
+    gamma, keep, expertise = rng.uniform(0, 1, (3, 3))
+    curriculum = rng.integers(0, 5, 9).tolist()
+    curves = surrogate.simulate(curriculum, transfer, difficulty, gamma, keep, expertise)
+    noisy = np.clip(curves + rng.normal(0, noise, curves.shape), -1, 1)
+    mean = gamma.mean()
+    return Scenario(curriculum, noisy, transfer * mean / difficulty, gamma / mean, keep, expertise / mean)
+
+
+def published() -> ModuleType:
+    """Load benchmarks/clamp_data.py, the reader of the authors' files."""
+    path = Path(__file__).parents[2] / "benchmarks" / "clamp_data.py"
+    spec = importlib.util.spec_from_file_location("clamp_data", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["clamp_data"] = module
+    spec.loader.exec_module(module)
+    return module

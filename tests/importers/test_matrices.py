@@ -1,0 +1,166 @@
+"""Accuracy matrices from files: every layout gives the same numbers, every mistake its place."""
+
+import json
+
+import numpy as np
+import pytest
+
+from perdure.base.errors import InputError
+from perdure.importers import read_accuracies, read_cost
+
+MATRIX = [[0.9, None], [0.5, 0.8]]
+
+
+def write(folder, name, text):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("wide.csv", "after_task,task_1,task_2\n1,.9,\n2,.5,.8\n"),
+        ("bare.csv", "0.9,\n0.5,0.8\n"),
+        ("headed.csv", "cats,dogs\n0.9,\n0.5,0.8\n"),
+        ("bom.csv", "\ufeffafter,task_1,task_2\r\n1,.9,\r\n2,.5,.8\r\n"),
+        ("semicolons.csv", "after;task_1;task_2\n1;.9;\n2;0.5;.8\n"),
+        ("decimal-commas.csv", "0,9;\n0,5;,8\n"),
+        ("tabs.tsv", "task_1\ttask_2\n.9\t\n.5\t.8\n"),
+        ("long.csv", "after,task,accuracy\n1,1,.9\n2,1,.5\n2,2,.8\n"),
+        ("matrix.json", json.dumps(MATRIX)),
+        ("object.json", json.dumps({"accuracy": MATRIX})),
+        ("runs.json", json.dumps({"runs": [{"accuracy": MATRIX}]})),
+        ("cube.json", json.dumps([MATRIX])),
+    ],
+)
+def test_every_layout_reads_alike(tmp_path, name, text):
+    (run,) = read_accuracies(write(tmp_path, name, text))
+    np.testing.assert_array_equal(run.table, [[0.9, np.nan], [0.5, 0.8]])
+    assert run.curriculum == (0, 1)
+
+
+def test_row_zero_is_before_training(tmp_path):
+    (run,) = read_accuracies(write(tmp_path, "w.csv", "after,a,b\n0,.1,.2\n1,.9,.3\n2,.5,.8\n"))
+    assert run.initial is not None
+    assert run.initial.tolist() == [0.1, 0.2]
+    assert run.table.tolist() == [[0.9, 0.3], [0.5, 0.8]]
+    (run,) = read_accuracies(write(tmp_path, "l.csv", "after,task,accuracy\n0,1,.1\n0,2,.2\n1,1,.9\n2,1,.5\n2,2,.8\n"))
+    assert run.initial is not None
+
+
+def test_long_tables_hold_learners_runs_and_curricula(tmp_path):
+    rows = ["learner,run,after,trained,task,accuracy"]
+    for learner in ("ewc", "si"):
+        for run in (1, 2):
+            rows += [f"{learner},{run},{s},{t},{k},0.{run}" for s, t in ((1, 1), (2, 2), (3, 1)) for k in (1, 2)]
+    runs = read_accuracies(write(tmp_path, "x.csv", "\n".join(rows)))
+    assert [run.learner for run in runs] == ["ewc", "ewc", "si", "si"]
+    assert all(run.curriculum == (0, 1, 0) for run in runs)
+    assert runs[1].table.tolist() == [[0.2, 0.2]] * 3
+
+
+def test_a_record_s_own_accuracy_file_is_a_long_table(tmp_path):
+    text = "after,trained,task,accuracy\n0,,1,.5\n0,,2,.5\n1,1,1,.9\n2,2,1,.5\n2,2,2,.8\n"
+    (run,) = read_accuracies(write(tmp_path, "accuracy.csv", text))
+    assert run.curriculum == (0, 1)
+    assert run.initial is not None
+
+
+def test_percentages_only_when_announced(tmp_path):
+    file = write(tmp_path, "p.csv", "90,10\n50,80\n")
+    (run,) = read_accuracies(file, percent=True)
+    assert run.table.tolist() == [[0.9, 0.1], [0.5, 0.8]]
+    with pytest.raises(InputError, match="no percentage"):
+        read_accuracies(write(tmp_path, "q.csv", "900,10\n50,80\n"), percent=True)
+
+
+@pytest.mark.parametrize(
+    ("stem", "learner"),
+    [
+        ("ewc_seed3", "ewc"),
+        ("ewc-seed-3", "ewc"),
+        ("der.s12", "der"),
+        ("replay2000_run1", "replay2000"),
+        ("gem", "gem"),
+    ],
+)
+def test_files_that_differ_in_their_seed_are_one_learner(tmp_path, stem, learner):
+    (run,) = read_accuracies(write(tmp_path, f"{stem}.csv", "0.9\n"))
+    assert run.learner == learner
+
+
+def test_files_named_after_a_seed_or_their_content_belong_to_their_folder(tmp_path):
+    for place in ("ewc/seed0.csv", "gem/seed-0/accuracy.csv", "runs/si/seed-1/accuracy.csv"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (run,) = read_accuracies(write(tmp_path, place, "0.9\n"))
+        assert run.learner == place.split("/")[-2 if "seed0" in place else -3]
+
+
+def test_shares_are_no_percentages(tmp_path):
+    with pytest.raises(InputError, match="shares already; leave out --percent"):
+        read_accuracies(write(tmp_path, "a.csv", ".9,.1\n.5,.8\n"), percent=True)
+
+
+def test_costs_come_from_a_second_file_or_the_json(tmp_path):
+    cost = read_cost(write(tmp_path, "c.csv", "after,parameters,operations,passes\n1,10,100,5\n2,10,,5\n"))
+    assert cost.parameters.tolist() == [10, 10]
+    assert np.isnan(cost.operations[1])
+    assert cost.kept.tolist() == [0, 0]
+    assert np.isnan(cost.memory_bits).all()
+    value = {"accuracy": MATRIX, "cost": {"parameters": [10, 20]}, "lifetime_bits": 99, "learner": "x", "run": "r"}
+    (run,) = read_accuracies(write(tmp_path, "c.json", json.dumps(value)))
+    assert run.cost is not None
+    assert run.cost.parameters.tolist() == [10, 20]
+    assert (run.learner, run.run, run.lifetime_bits) == ("x", "r", 99)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.csv", "", "the file is empty"),
+        ("a.csv", "after,t1,t2\n1,.9\n", "row 2 has 2 cells, the first row has 3"),
+        ("a.csv", "after,t1,t2\n1,.9,\n2,.x,.8\n", "row 3, column 't1': expected a number, found '.x'"),
+        ("a.csv", "after,t1,t2\n1,.9,\n3,.5,.8\n", "must count 1, 2, 3"),
+        ("a.csv", "after,t1,t2\none,.9,\n", "row 2, column 'after'"),
+        ("a.csv", "after,t1,t2\n", "a header but no row"),
+        ("a.csv", ".9,.1,.2\n.5,.8,.2\n", "2 rows after a task and 3 task columns"),
+        ("a.csv", "after,task,accuracy\n1,1,.9\n1,1,.8\n", "row 3 gives the accuracy after step 1 on task 1 a second"),
+        ("a.csv", "after,task,accuracy\n1,0,.9\n", "whole number from 1 on, found '0'"),
+        ("a.csv", "task,accuracy\n1,.9\n", "expected the columns"),
+        ("a.csv", "after,task,accuracy\n", "a header but no row"),
+        ("a.json", "{", "line 1 is not JSON"),
+        ("a.json", "{}", "expected a matrix"),
+        ("a.json", "[[1, 2], [3]]", "row 2 has 1 cells"),
+        ("a.json", '[[0.5, "x"], [0.1, 0.2]]', "row 1, column 2: expected a number or null, found 'x'"),
+        ("a.json", '{"accuracy": [[0.5]], "curriculum": [3]}', "visit 1 names task 3"),
+        ("a.json", '{"accuracy": [[0.5]], "curriculum": [1, 1]}', "2 visits, the matrix 1 rows"),
+        ("a.json", '{"accuracy": [[0.5]], "cost": {"money": [1]}}', "'cost' must map"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(tmp_path, name, text, says):
+    with pytest.raises(InputError, match=says) as caught:
+        read_accuracies(write(tmp_path, name, text))
+    assert str(tmp_path / name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_directories_binaries_and_absent_files_are_refused(tmp_path):
+    with pytest.raises(InputError, match="perdure audit"):
+        read_accuracies(tmp_path)
+    with pytest.raises(InputError, match="no such file"):
+        read_accuracies(tmp_path / "x.csv")
+    (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(InputError, match="not a text file"):
+        read_accuracies(tmp_path / "b.csv")
+    with pytest.raises(InputError, match="'after'"):
+        read_cost(write(tmp_path, "c.csv", "parameters\n1\n"))
+    with pytest.raises(InputError, match="must count"):
+        read_cost(write(tmp_path, "d.csv", "after,parameters\n2,1\n"))
+
+
+def test_the_published_matrices_are_read(shared_data):
+    for file in sorted((shared_data / "accuracy-matrices").glob("*.csv")):
+        (run,) = read_accuracies(file)
+        assert run.table.shape == (10, 10)
+        assert np.isnan(run.table[np.triu_indices(10, 1)]).all()
+        assert not np.isnan(run.table[np.tril_indices(10)]).any()

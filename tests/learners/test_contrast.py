@@ -1,0 +1,371 @@
+"""Co2L and X-DER: contrastive losses against slow references, heads, stored logits, batch norm, and the views."""
+
+import copy
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+from torch.nn import functional as F
+
+from perdure import learners, tasks
+from perdure.base.errors import InputError
+from perdure.learners.data import Preparation
+from perdure.learners.methods.xder import transplanted
+from perdure.learners.parts.contrast import relation_distillation, supervised_contrast
+from perdure.learners.parts.views import coloured, resized_crop, strong_views
+from perdure.learners.training import Training
+from tests.helpers.small_data import CPU, batch_of, gradients, make_learner, move, seeded, table
+
+RNG = np.random.default_rng(0)
+CLASSES = [(0, 1), (2, 3), (4, 5)]
+THREE = table([(RNG.normal(size=(20, 4)) + i, 2 * i + np.arange(20) % 2) for i in range(3)], CLASSES)
+
+
+def two_layers(seed: int = 0) -> nn.Sequential:
+    return seeded(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 6)), seed)
+
+
+# Slow references
+
+
+def slow_contrast(z, y, temperature, anchors):
+    """Return the mean over anchors of minus the mean over their class of log softmax of similarities, loop by loop."""
+    losses = []
+    for i in range(len(z)):
+        others = [p for p in range(len(z)) if p != i and y[p] == y[i]]
+        if not anchors[i] or not others:
+            continue
+        total = sum(math.exp(float(z[i] @ z[k]) / temperature) for k in range(len(z)) if k != i)
+        losses.append(-sum(float(z[i] @ z[p]) / temperature - math.log(total) for p in others) / len(others))
+    return sum(losses) / len(losses)
+
+
+def slow_relations(student, teacher, student_temperature, teacher_temperature):
+    total = 0.0
+    for i in range(len(student)):
+        others = [k for k in range(len(student)) if k != i]
+
+        def shares(z, temperature, i=i, others=others):
+            powers = [math.exp(float(z[i] @ z[k]) / temperature) for k in others]
+            return [power / sum(powers) for power in powers]
+
+        old, new = shares(teacher, teacher_temperature), shares(student, student_temperature)
+        total -= sum(p * math.log(q) for p, q in zip(old, new, strict=True))
+    return total / len(student)
+
+
+def embeddings(seed: int, count: int = 10) -> torch.Tensor:
+    return F.normalize(torch.from_numpy(np.random.default_rng(seed).normal(size=(count, 3))), dim=1)
+
+
+def test_the_contrast_is_that_of_a_slow_reference():
+    z, y = embeddings(0), torch.tensor([0, 0, 1, 1, 1, 2, 2, 3, 0, 1])  # 3 is alone in its class
+    for anchors in (torch.ones(10, dtype=torch.bool), torch.arange(10) < 4):
+        slow = slow_contrast(z, y, 0.5, anchors)
+        assert float(supervised_contrast(z, y, 0.5, anchors)) == pytest.approx(slow, rel=1e-9)
+    assert float(supervised_contrast(z, y, 0.5)) == pytest.approx(slow_contrast(z, y, 0.5, [True] * 10), rel=1e-9)
+    assert float(supervised_contrast(z[:2], torch.tensor([0, 1]), 0.5)) == 0
+
+
+def test_relation_distillation_is_that_of_a_slow_reference():
+    student, teacher = embeddings(1), embeddings(2)
+    slow = slow_relations(student, teacher, 0.2, 0.1)
+    assert float(relation_distillation(student, teacher, 0.2, 0.1)) == pytest.approx(slow, rel=1e-9)
+    # Least where student and teacher agree: then it is the entropy of the teacher's relations.
+    same = float(relation_distillation(teacher, teacher, 0.1, 0.1))
+    assert same < float(relation_distillation(student, teacher, 0.1, 0.1))
+
+
+# Co2L
+
+
+def test_co2l_loss_is_asymmetric_contrast_plus_relations_on_two_views_of_new_and_stored():
+    net = two_layers()
+    learner = make_learner("co2l", THREE, net, {"buffer": 6, "distillation": 0.7, "head_epochs": 1})
+    learner.before_task(0, 0)
+    batch = batch_of(THREE, 0, count=6)
+    # Examples that are no images have one view, themselves, so what the loss sees is known.
+    z = F.normalize(learner.projection(net[:2](batch.x)), dim=1).detach().double().repeat(2, 1)
+    slow = slow_contrast(z, batch.y.repeat(2), 0.5, [True] * 12)
+    assert float(learner.loss(batch).detach()) == pytest.approx(slow, rel=1e-4)
+    learner.after_task(0, 0)
+    learner.visited.append(0)
+    learner.before_task(1, 1)
+    old_body, old_projection = copy.deepcopy(net[:2]), copy.deepcopy(learner.projection)
+    move(net, 1)
+    move(learner.projection, 2)
+    batch, past = batch_of(THREE, 1, count=6), learner.memory.all()
+    assert len(past) == 6  # so the draw is the memory
+    x, y = torch.cat([batch.x, past.raw]).repeat(2, 1), torch.cat([batch.y, past.y]).repeat(2)
+    z = F.normalize(learner.projection(net[:2](x)), dim=1).detach().double()
+    old = F.normalize(old_projection(old_body(x)), dim=1).detach().double()
+    asymmetric = slow_contrast(z, y, 0.5, [i % 12 < 6 for i in range(24)])
+    assert asymmetric != pytest.approx(slow_contrast(z, y, 0.5, [True] * 24), rel=2e-3)
+    slow = asymmetric + 0.7 * slow_relations(z, old, 0.2, 0.01)
+    assert float(learner.loss(batch).detach()) == pytest.approx(slow, rel=2e-4)
+
+
+def test_co2l_trains_body_and_projection_but_not_the_head():
+    net = two_layers()
+    learner = make_learner("co2l", THREE, net, {"buffer": 20})
+    learner.loss(batch_of(THREE, 0)).backward()
+    assert set(gradients(net)) == {"0.weight", "0.bias"}
+    trained = {id(parameter) for parameter in learner.trained_parameters()}
+    assert trained == {id(p) for p in [*net.parameters(), *learner.projection.parameters()]}
+    assert all(parameter.grad is not None for parameter in learner.projection.parameters())
+
+
+def test_co2l_head_is_the_class_balanced_logistic_regression_of_the_features():
+    rng = np.random.default_rng(3)
+    y = np.array([0] * 150 + [1] * 30)
+    benchmark = table([(rng.normal(size=(180, 4)) + y[:, None], y)], [(0, 1)])
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    body = net.get_submodule("0")
+    assert isinstance(body, nn.Linear)
+    with torch.no_grad():
+        body.weight.copy_(30 * torch.eye(4))  # features far from the origin and from unit length
+        body.bias.fill_(100.0)
+    before = copy.deepcopy(body)
+    learner = make_learner("co2l", benchmark, net, {"buffer": 10, "head_epochs": 200})
+    learner.train_head(learner.stored_task(0))
+    with torch.no_grad():
+        features = body(torch.from_numpy(benchmark.tasks[0].train.x)).numpy()
+        shares = F.softmax(net(torch.from_numpy(benchmark.tasks[0].train.x)), dim=1).numpy()
+    peer = LogisticRegression(C=1e6, class_weight="balanced", max_iter=5000).fit(features, y)
+    np.testing.assert_allclose(shares, peer.predict_proba(features), atol=0.03)
+    assert torch.equal(before.weight, body.weight)
+    assert shares.argmax(axis=1)[y == 1].mean() > 0.7  # the small class is not outvoted
+
+
+def test_co2l_makes_a_new_head_for_each_checkpoint_and_decides_by_logits():
+    net = two_layers()
+    learner = make_learner("co2l", THREE, net, {"buffer": 20, "head_epochs": 5})
+    learner.after_task(0, 0)
+    head = copy.deepcopy(net.get_submodule("2"))
+    learner.visited.append(0)
+    learner.after_task(1, 1)
+    assert not torch.allclose(net[2](torch.ones(1, 5)), head(torch.ones(1, 5)))
+    assert {group: len(stored) for group, stored in learner.memory.groups.items()} == dict.fromkeys((0, 1, 8, 9), 5)
+    x = torch.from_numpy(THREE.tasks[0].test.x)
+    assert torch.equal(learner.logits(x), net(x))
+    assert all(parameter.grad is None for parameter in net.parameters())
+
+
+def test_co2l_refuses_a_network_whose_last_linear_layer_is_no_head():
+    with pytest.raises(InputError, match="co2l: the network's last linear layer has 3 outputs, expected 6"):
+        make_learner(
+            "co2l", THREE, nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 6, 3))
+        )
+
+
+# X-DER's stored logits
+
+LOGITS = arrays(np.float64, (4, 5), elements=st.floats(-10, 10).map(lambda value: round(value, 2)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(LOGITS, LOGITS, st.floats(0, 1))
+def test_transplanted_logits_respect_the_gamma_bound(stored, present, gamma):
+    y, units, rest = torch.tensor([0, 1, 0, 1]), [2, 3, 4], [0, 1]
+    result = transplanted(torch.from_numpy(stored), torch.from_numpy(present), y, units, gamma).numpy()
+    assert np.array_equal(result[:, rest], stored[:, rest])
+    for row, before, new, label in zip(result, stored, present, y, strict=True):
+        true, largest = before[label], new[units].max()
+        if largest <= true:
+            assert np.array_equal(row[units], new[units])
+        elif true > 0:
+            assert row[units].max() == pytest.approx(gamma * true)
+            np.testing.assert_allclose(row[units], new[units] * gamma * true / largest)
+        else:
+            assert row[units].max() <= true
+
+
+def test_transplanted_logits_by_hand():
+    stored, present = torch.tensor([[2.0, 0.5, 9.0, 9.0]]), torch.tensor([[7.0, 7.0, 4.0, 1.0]])
+    found = transplanted(stored, present, torch.tensor([0]), [2, 3], 0.85)
+    torch.testing.assert_close(found, torch.tensor([[2.0, 0.5, 1.7, 0.425]]))
+    assert stored.tolist() == [[2.0, 0.5, 9.0, 9.0]]
+
+
+def test_after_training_no_stored_logit_of_another_head_exceeds_the_true_one(tmp_path, monkeypatch):
+    kept = []
+    kind = learners.get("xder")
+    end = kind.after_task
+
+    def after_task(self, step, task):
+        end(self, step, task)
+        kept.append((self.memory.all(), self.head_numbers()))
+
+    monkeypatch.setattr(kind, "after_task", after_task)
+    digits = tasks.load("split-digits", per_class=10)
+    run = learners.Run(digits, kind, training=Training(epochs=2, lr=0.1), settings={"buffer": 30, "views": 2})
+    learners.execute(run, tmp_path)
+    assert len(kept) == 5
+    for step, (held, heads) in enumerate(kept):
+        true = held.logits.gather(1, held.y[:, None])
+        of_now = (heads[held.y] == step)[:, None]
+        later = heads[None, :] > step  # of the task's own examples, heads to come have no bound yet
+        others = (heads[held.y][:, None] != heads[None, :]) & ~(of_now & later)
+        excess = (held.logits - true)[others]
+        assert bool((excess <= 1e-6).all())
+        assert len(set(held.y.tolist())) == 2 * step + 2
+
+
+# X-DER's loss
+
+
+def xder_in_second_task(net: nn.Module, benchmark=THREE, **given):
+    learner = make_learner("xder", benchmark, net, {"buffer": 20, "views": 2, **given})
+    learner.after_task(0, 0)
+    learner.visited.append(0)
+    return learner
+
+
+def test_xder_loss_by_hand():
+    net = two_layers()
+    given_settings = {"alpha": 0.7, "beta": 0.4, "contrast": 0.3, "eta": 0.2, "margin": 0.6}
+    learner = xder_in_second_task(net, **given_settings)
+    move(net, 1)
+    batch, past = batch_of(THREE, 1), learner.memory.all()
+    past = replace(past, logits=past.logits.clone())
+    with torch.no_grad():
+        new, old = net(batch.x), net(past.raw)
+    loss = F.cross_entropy(new[:, 2:4], batch.y - 2)
+    loss += 0.7 * ((old - past.logits) ** 2).mean()
+    loss += 0.4 * F.cross_entropy(old[:, :2], past.y)
+    p = F.softmax(new[:, :4], dim=1)
+    excess = p[:, :2].amax(1) + 0.6 - p[:, 2:].amax(1)
+    loss += 0.2 * excess[excess > 0].mean()
+    # The draws are the memory, twice.
+    outputs = torch.cat([new, old, old])
+    own = torch.cat([new[:, 2:4].amax(1), old[:, :2].amax(1), old[:, :2].amax(1)])
+    excess = outputs[:, 4:].amax(1) + 0.6 - own
+    loss += 0.2 * excess[excess > 0].mean()
+    z, y = F.normalize(outputs[:, 4:], dim=1).repeat(2, 1), torch.cat([batch.y, past.y, past.y]).repeat(2)
+    loss += 0.3 * slow_contrast(z.double(), y, 5.0, [True] * len(y))
+    torch.testing.assert_close(learner.loss(batch).detach(), loss, rtol=1e-4, atol=1e-5)
+    # And the drawn logits of the present and future heads are those of now, under the bound.
+    expected = transplanted(past.logits, old, past.y, [2, 3, 4, 5], 0.85)
+    torch.testing.assert_close(learner.memory.all().logits, expected)
+
+
+def test_xder_keeps_its_hands_off_heads_that_a_term_is_not_about():
+    net = two_layers()
+    learner = make_learner("xder", THREE, net, {"buffer": 20, "contrast": 0, "eta": 0})
+    learner.loss(batch_of(THREE, 0)).backward()
+    rows = gradients(net)["2.weight"].abs().sum(dim=1)
+    assert (rows[:2] > 0).all()
+    assert (rows[2:] == 0).all()
+    net.zero_grad()
+    learner.contrast(learner.stored_task(0), learner.future_heads(0)).backward()
+    assert (gradients(net)["2.weight"] == 0).all()  # its weight is 0
+    learner = make_learner("xder", THREE, net, {"buffer": 20})
+    net.zero_grad()
+    learner.contrast(learner.stored_task(0), learner.future_heads(0)).backward()
+    rows = gradients(net)["2.weight"].abs().sum(dim=1)
+    assert (rows[:2] == 0).all()
+    assert (rows[2:] > 0).all()
+
+
+def test_xder_running_statistics_follow_one_pass_in_which_all_tasks_have_an_equal_part():
+    net = nn.Sequential(nn.BatchNorm1d(4, momentum=1.0), nn.Linear(4, 6))
+    learner = xder_in_second_task(net)
+    norm = net.get_submodule("0")
+    assert isinstance(norm, nn.BatchNorm1d)
+    assert norm.num_batches_tracked is not None
+    passes = int(norm.num_batches_tracked)
+    batch = batch_of(THREE, 1, count=10)
+    learner.memory.draw = lambda count: replace(learner.memory.all().at(slice(count)), places=torch.arange(count))
+    learner.loss(batch)
+    assert int(norm.num_batches_tracked) == passes + 1
+    mixed = torch.cat([learner.memory.all().raw[:10], batch.x])  # one past task: as many of it as of the present one
+    torch.testing.assert_close(norm.running_mean, mixed.mean(dim=0))
+    learner.visited.append(2)
+    learner.loss(batch)
+    mixed = torch.cat([learner.memory.all().raw[:10], batch.x[:5]])  # two past tasks: half as many
+    torch.testing.assert_close(norm.running_mean, mixed.mean(dim=0))
+    assert norm.track_running_stats
+
+
+def test_xder_works_with_heads_of_different_sizes():
+    uneven = table(
+        [(RNG.normal(size=(20, 4)), y) for y in (np.zeros(20), 1 + np.arange(20) % 3, 4 + np.arange(20) % 2)],
+        [(0,), (1, 2, 3), (4, 5)],
+    )
+    learner = xder_in_second_task(two_layers(), uneven)
+    loss = learner.loss(batch_of(uneven, 1))
+    assert bool(torch.isfinite(loss))
+    learner.after_task(1, 1)
+    assert {group: len(stored) for group, stored in learner.memory.groups.items()} == {0: 5, 7: 5, 8: 5, 9: 5}
+
+
+# Views
+
+
+IMAGES = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (40, 3, 16, 16), dtype=np.uint8))
+
+
+def test_a_view_is_a_window_of_the_image_of_its_own_place_and_size():
+    ramp = torch.stack(torch.meshgrid(torch.arange(32.0), torch.arange(32.0), indexing="ij")).expand(200, 2, 32, 32)
+    cut = resized_crop(ramp, torch.Generator().manual_seed(0))
+    inner = cut[:, :, 2:-2, 2:-2]  # the border is repeated, so the outermost pixels may be flat
+    steps = inner.diff(dim=2)[:, 0].mean(dim=(1, 2)), inner.diff(dim=3)[:, 1].mean(dim=(1, 2))
+    for along, step in ((2, steps[0]), (3, steps[1])):
+        slopes = inner.diff(dim=along)[:, along - 2]
+        torch.testing.assert_close(slopes, step[:, None, None].expand_as(slopes), atol=2e-3, rtol=0)  # nothing is bent
+    area, ratio = steps[0] * steps[1], steps[1] / steps[0]
+    assert float(area.min()) == pytest.approx(0.2, abs=0.03)
+    assert float(area.max()) == pytest.approx(1.0, abs=0.05)
+    assert float(area.mean()) == pytest.approx(0.58, abs=0.05)
+    assert float(ratio.log().abs().max()) < math.log(4 / 3) + 0.05
+    assert cut[:, :, 16, 16].std(dim=0).min() > 2  # windows lie at different places
+
+
+def test_colours_change_within_bounds_and_some_views_are_grey():
+    x = torch.rand(2000, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    out = coloured(x, torch.Generator().manual_seed(0))
+    assert float(out.min()) >= 0
+    assert float(out.max()) <= 1
+    grey = (out.amax(dim=1) - out.amin(dim=1)).amax(dim=(1, 2)) < 1e-5
+    untouched = (out - x).abs().amax(dim=(1, 2, 3)) < 1e-6
+    assert float(grey.float().mean()) == pytest.approx(0.2, abs=0.03)
+    assert float(untouched.float().mean()) == pytest.approx(0.2 * 0.8, abs=0.03)
+    plain = coloured(x[:, :1], torch.Generator().manual_seed(0))  # one channel has no colours to lose
+    assert plain.shape == (2000, 1, 4, 4)
+
+
+def test_turning_the_hue_keeps_the_brightness(monkeypatch):
+    monkeypatch.setattr("perdure.learners.parts.views.JITTER", 0.0)
+    monkeypatch.setattr("perdure.learners.parts.views.GREY", 0.0)
+    x = 0.4 + 0.2 * torch.rand(100, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    out = coloured(x, torch.Generator().manual_seed(0))
+    weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
+    torch.testing.assert_close((out * weights).sum(1), (x * weights).sum(1), atol=1e-3, rtol=0)
+    assert float((out - x).abs().amax(dim=(1, 2, 3)).median()) > 0.01
+
+
+def test_views_are_drawn_from_the_generator_alone_and_mirrored_only_where_allowed(monkeypatch):
+    benchmark = replace(tasks.load("split-digits", per_class=8), mean=(0.5,) * 3, std=(0.25,) * 3)
+    mirrored = []
+
+    def flip(x, generator):
+        mirrored.append(len(x))
+        return x
+
+    monkeypatch.setattr("perdure.learners.parts.views.flip", flip)
+    for augmentation in ("crop", "crop-flip"):
+        preparation = Preparation(replace(benchmark, augmentation=augmentation), CPU)
+        one, same, other = (strong_views(IMAGES, preparation, torch.Generator().manual_seed(s)) for s in (0, 0, 1))
+        assert torch.equal(one, same)
+        assert not torch.equal(one, other)
+        assert one.shape == IMAGES.shape
+        assert float(one.min()) >= -2 - 1e-5
+        assert float(one.max()) <= 2 + 1e-5
+    assert mirrored == [40, 40, 40]

@@ -1,0 +1,239 @@
+"""Tuning looks at validation data only, spends what it is given, and can be stopped."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from perdure import Record, learners, tasks
+from perdure.audits import audit_shapc as shapc
+from perdure.base.errors import InputError
+from perdure.learners.training import Training
+from perdure.learners.tuning import with_settings
+from perdure.reproduce import STUDIES, memory_learners, run_study, shapc_table, table, write_results
+
+DIGITS = tasks.load("split-digits", per_class=20, validation=0.25)
+
+
+def run(learner="ewc", benchmark=DIGITS, **training) -> learners.Run:
+    return learners.Run(
+        benchmark, learners.get(learner), width=4, training=Training(**{"epochs": 2, "lr": 0.05, **training})
+    )
+
+
+def with_other_test_data(benchmark: tasks.Benchmark) -> tasks.Benchmark:
+    """The same benchmark, its test labels shuffled: whoever looks at them decides otherwise."""
+    rng = np.random.default_rng(0)
+    shuffled = [
+        replace(task, test=tasks.Examples(task.test.x, rng.permutation(task.test.y))) for task in benchmark.tasks
+    ]
+    return replace(benchmark, tasks=tuple(shuffled))
+
+
+def test_the_first_trial_is_the_default_and_the_best_trial_wins(tmp_path):
+    tuned = learners.tune(run(), 4, tmp_path / "t.json")
+    saved = json.loads((tmp_path / "t.json").read_text())
+    trials = saved["trials"]
+    assert len(trials) == 4
+    assert trials[0]["settings"] == {"lr": 0.05, "strength": 100.0}
+    assert len({trial["settings"]["lr"] for trial in trials}) == 4
+    best = max(trials, key=lambda trial: trial["validation_accuracy"])
+    assert tuned.training.lr == best["settings"]["lr"]
+    assert tuned.settings["strength"] == best["settings"]["strength"]
+    assert tuned.tuning_trials == 4
+    again = learners.execute(
+        replace(
+            tuned, benchmark=replace(DIGITS, tasks=tuple(replace(t, test=t.validation or t.test) for t in DIGITS.tasks))
+        ),
+        tmp_path / "again",
+    )
+    assert again.table[-1].mean() == best["validation_accuracy"]
+    assert again.manifest.settings["tuning_trials"] == 4
+
+
+def test_test_data_play_no_part(tmp_path):
+    learners.tune(run(), 3, tmp_path / "a.json")
+    learners.tune(run(benchmark=with_other_test_data(DIGITS)), 3, tmp_path / "b.json")
+    assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
+
+
+def test_tuning_goes_on_after_its_finished_trials(tmp_path):
+    learners.tune(run(), 2, tmp_path / "t.json")
+    before = json.loads((tmp_path / "t.json").read_text())["trials"]
+    told: list[int] = []
+    learners.tune(run(), 3, tmp_path / "t.json", told=lambda number, _: told.append(number))
+    after = json.loads((tmp_path / "t.json").read_text())["trials"]
+    assert after[:2] == before
+    assert told == [3]
+    with pytest.raises(InputError, match="another search"):
+        learners.tune(run("si"), 3, tmp_path / "t.json")
+
+
+def test_a_trial_that_diverges_counts_as_nothing(tmp_path):
+    tuned = learners.tune(run("naive", lr=1e30), 2, tmp_path / "t.json")
+    trials = json.loads((tmp_path / "t.json").read_text())["trials"]
+    assert trials[0]["validation_accuracy"] == 0
+    assert tuned.tuning_trials == 2
+
+
+def test_validation_data_must_be_there(tmp_path):
+    with pytest.raises(InputError, match="tuning needs validation data"):
+        learners.tune(run(benchmark=tasks.load("split-digits", per_class=8)), 2, tmp_path / "t.json")
+
+
+def test_settings_of_training_and_method_are_told_apart():
+    changed = with_settings(run(), {"lr": 0.5, "strength": 3.0})
+    assert changed.training.lr == 0.5
+    assert changed.settings == {"strength": 3.0}
+
+
+def test_published_settings_are_the_defaults_and_the_user_has_the_last_word():
+    cifar = replace(DIGITS, name="split-cifar10")
+    choice = learners.choose(cifar, learners.get("lwf"), {}, {})
+    assert (choice.training.lr, choice.training.weight_decay, choice.training.epochs) == (0.01, 5e-4, 50)
+    assert choice.settings == {"alpha": 3.0}
+    choice = learners.choose(cifar, learners.get("lwf"), {"lr": 0.2}, {"alpha": "9"})
+    assert choice.training.lr == 0.2
+    assert choice.settings == {"alpha": "9"}
+    assert learners.choose(DIGITS, learners.get("lwf"), {}, {}).training.lr == 0.05
+
+
+def test_the_command_tunes_and_records_it(perdure, tmp_path):
+    text = perdure("run", "ewc", "naive", "--tune", 2, "--epochs", 1, "--per-class", 20, "--set", "strength=7").stdout
+    assert "ewc trial 2/2" in text
+    trials = json.loads((tmp_path / "runs/split-digits/ewc/tuning.json").read_text())["trials"]
+    assert trials[0]["settings"]["strength"] == 7.0
+    record = Record.open(tmp_path / "runs/split-digits/naive/seed-0")
+    assert record.manifest.settings["tuning_trials"] == 2
+    assert record.manifest.provenance["validation"] == 0.1
+
+
+def test_the_table_of_learners_is_made_by_one_call(tmp_path):
+    small = replace(
+        STUDIES["split-mnist"],
+        name="small",
+        benchmark="split-digits",
+        learners=("naive", "joint", "rehearsal"),
+        per_class=12,
+        network="small-conv",
+        width=4,
+        training=Training(epochs=1, lr=0.05),
+        trials=1,
+        seeds=2,
+    )
+    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    assert [entry.learner for entry in audit.learners] == ["naive", "joint", "rehearsal"]
+    text = table(small, audit, tmp_path)
+    write_results([text], tmp_path / "page.md")
+    rows = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == ["naive", "joint", "rehearsal"]
+    assert rows[0].endswith("| 1.00 |")
+    assert rows[1].count("–") == 11  # a reference row has an average accuracy only
+    naive = list((tmp_path / "small/naive").glob("seed-*"))
+    assert len(naive) == 2
+
+
+def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tmp_path):
+    names = ("naive", "joint", "lwf", "icarl", "der++")
+    small = replace(
+        memory_learners.STUDIES["memory-small-conv"],
+        benchmark="split-digits",
+        learners=names,
+        per_class=12,
+        network="small-conv",
+        width=4,
+        training=Training(epochs=2, batch_size=4, lr=0.05, milestones=(1,)),
+        seeds=2,
+        augmentation=None,
+        settings={"icarl": {"lr": 0.2, "buffer": 20}, "der++": {"buffer": 20}},
+    )
+    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    memory_learners.write_results([memory_learners.table(small, audit, tmp_path)], tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    rows = {line.split("`")[1]: line.split(" | ") for line in text.splitlines() if line.startswith("| `")}
+    assert list(rows) == list(names)
+    assert rows["naive"][-2] == "1.00"
+    assert rows["naive"][-1] == "1.00 |"
+    assert rows["joint"][-1] == "– |"
+    assert rows["lwf"][4:6] == ["0.196", "0.962"]  # the paper's Table 1
+    assert 2 < float(rows["der++"][-2]) <= 3  # three passes a step, but for the very first
+    assert float(rows["der++"][-1].split()[0]) > 1.3
+    assert Record.open(tmp_path / small.name / "icarl/seed-1").manifest.settings["lr"] == 0.2
+    means = {entry.learner: entry.measures["average_accuracy"].mean for entry in audit.learners}
+    paper = {"lwf": 0.196, "icarl": 0.632, "der++": 0.734}
+    reversals = sum((means[a] - means[b]) * (paper[a] - paper[b]) < 0 for a, b in combinations(paper, 2))
+    assert f"Of 3 pairs {reversals} stand the other way round" in text
+
+
+def test_trials_may_be_smaller_than_the_runs_they_choose_settings_for(tmp_path, monkeypatch):
+    small = replace(
+        memory_learners.STUDIES["memory-resnet18"],
+        benchmark="split-digits",
+        learners=("naive", "der++"),
+        per_class=12,
+        network="small-conv",
+        width=4,
+        training=Training(epochs=3, batch_size=8, lr=0.05, milestones=(2,)),
+        trials=2,
+        tuning_width=2,
+        tuning_epochs=1,
+        seeds=1,
+        augmentation=None,
+        settings={"der++": {"buffer": 20}},
+    )
+    tried = []
+    real = learners.tuning._accuracy
+
+    def accuracy(run, progress):
+        tried.append((run.width, run.training.epochs, run.training.milestones))
+        return real(run, progress)
+
+    monkeypatch.setattr(learners.tuning, "_accuracy", accuracy)
+    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    assert tried == [(2, 1, (1,))] * 4
+    text = memory_learners.table(small, audit, tmp_path)
+    assert "2 trials (at width 2 and epochs 1)" in text
+    for name in small.learners:
+        manifest = Record.open(tmp_path / small.name / name / "seed-0").manifest
+        trials = json.loads((tmp_path / small.name / name / "tuning.json").read_text())["trials"]
+        best = max(trials, key=lambda trial: trial["validation_accuracy"])["settings"]
+        assert manifest.network["width"] == 4
+        assert manifest.settings["epochs"] == 3
+        assert manifest.settings["tuning_trials"] == 2
+        assert {key: manifest.settings[key] for key in best} == best
+        assert f"lr {best['lr']:.3g}" in text
+
+
+def test_the_stability_of_the_study_is_audited_from_its_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(shapc_table, "OPTIONS", {"samples": 10, "per_task": 8, "background": 10})
+    small = replace(
+        memory_learners.STUDIES["memory-small-conv"],
+        benchmark="split-digits",
+        learners=("naive", "joint", "lwf", "der++"),
+        per_class=12,
+        network="small-conv",
+        width=4,
+        training=Training(epochs=1, batch_size=4, lr=0.05),
+        seeds=2,
+        augmentation=None,
+        settings={"der++": {"buffer": 20}},
+    )
+    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    shapc_table.write_results([shapc_table.table(small, audit, tmp_path)], tmp_path / "page.md")
+    lines = (tmp_path / "page.md").read_text().splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| `")]
+    assert [row[0] for row in rows] == [f"| `{name}`" for name in ("naive", "lwf", "der++")] * 2
+    assert rows[1][-2:] == ["0.251", "0.120 |"]  # the paper's Table 1
+    assert rows[4][-1].startswith("0.187, 0.231; 0.285")  # the paper's Table 2
+    results = [shapc_of(tmp_path / small.name / "lwf" / f"seed-{seed}") for seed in range(2)]
+    assert rows[1][3].startswith(f"{sum(one.mean.mean for one in results) / 2:.3f}")
+    assert rows[4][3] == f"{sum(one.sensitivity[0.3][0].mean for one in results) / 2:.3f}"
+    assert any(line.startswith("By SHAPC-Mean: ") and line.endswith("of 1 pairs as in the paper.") for line in lines)
+    assert (tmp_path / small.name / "stability-bars.png").exists()
+
+
+def shapc_of(path):
+    return shapc(path, samples=10, per_task=8, background=10)

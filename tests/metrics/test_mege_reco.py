@@ -1,0 +1,226 @@
+"""MeGe and ReCo on distances: hand-worked cases, scipy as an oracle, intervals that respect samples, the trend."""
+
+import math
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from perdure import metrics
+from perdure.base.errors import InputError
+from perdure.explain.distances import DISTANCES, map_distances
+
+WHOLE = st.lists(st.integers(0, 12), min_size=1, max_size=30)
+
+
+def plain_loop(same, different, variant):
+    """ReCo as its definition reads."""
+    every, best = [*same, *different], -math.inf
+    for gamma in every:
+        near, far = sum(d <= gamma for d in same), sum(d > gamma for d in different)
+        below, above = sum(d <= gamma for d in every), sum(d > gamma for d in every)
+        if variant == "rate":
+            best = max(best, near / len(same) + far / len(different) - 1)
+        elif above:
+            best = max(best, near / below + far / above - 1)
+    return best
+
+
+def test_mege_by_hand():
+    assert metrics.mege([1, 2, 3]) == pytest.approx(1 / 3)
+    assert metrics.mege_distance([1, 2, 3]) == pytest.approx(2)
+    assert metrics.mege([0, 0]) == 1
+
+
+def test_reco_by_hand_with_ties():
+    """S= {1, 2, 2}, S!= {2, 3}: at 1 TPR 1/1, TNR 2/4; at 2 TPR 3/4, TNR 1/1; the rates 1/3 + 1 - 1 and 1 + 1/2 - 1."""
+    assert metrics.reco([1, 2, 2], [2, 3]) == pytest.approx(0.75)
+    assert metrics.reco([1, 2, 2], [2, 3], variant="rate") == pytest.approx(0.5)
+    found = metrics.pair_scores([1, 2, 2], [2, 3])
+    assert (found.precision_threshold, found.rate_threshold, found.same, found.different) == (2, 2, 3, 2)
+    # Perfectly apart: both forms are 1, at the largest distance of S=.
+    assert metrics.reco([1, 2], [3, 4]) == metrics.reco([1, 2], [3, 4], "rate") == 1
+    # The wrong way round: no threshold separates, and the rate form is 0 at the last one.
+    assert metrics.reco([3, 4], [1, 2], "rate") == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(WHOLE, WHOLE)
+def test_one_sort_gives_what_the_loop_over_thresholds_gives(same, different):
+    assert metrics.reco(same, different, "rate") == pytest.approx(plain_loop(same, different, "rate"))
+    expected = plain_loop(same, different, "precision")
+    if math.isinf(expected):
+        assert "all distances are equal" in (metrics.reason(metrics.reco(same, different)) or "")
+    else:
+        assert metrics.reco(same, different) == pytest.approx(expected)
+
+
+def test_the_rate_form_is_scipys_one_sided_statistic():
+    rng = np.random.default_rng(0)
+    for shift in (-0.5, 0, 0.3, 2):
+        same, different = rng.normal(size=200), rng.normal(shift, size=130)
+        oracle = stats.ks_2samp(same, different, alternative="greater")
+        assert metrics.reco(same, different, "rate") == pytest.approx(oracle.statistic)
+
+
+def test_the_precision_form_is_not_corrected_for_chance_and_the_rate_form_is_near_zero():
+    rng = np.random.default_rng(1)
+    same, different = rng.random(2000), rng.random(2000)
+    assert metrics.reco(same, different) > 0.4
+    assert metrics.reco(same, different, "rate") < 0.06
+
+
+def test_empty_sets_are_missing_with_the_reason():
+    assert "S= is empty" in (metrics.reason(metrics.mege([])) or "")
+    assert "S= is empty" in (metrics.reason(metrics.mege_distance([])) or "")
+    for variant in ("precision", "rate"):
+        assert "S= is empty" in (metrics.reason(metrics.reco([], [1.0], variant)) or "")
+        assert "S!= is empty" in (metrics.reason(metrics.reco([1.0], [], variant)) or "")
+    found = metrics.retraining_scores([1.0, 2.0], [], [0, 1], [])
+    assert found.reco_rate.reason is not None
+    assert "S!= is empty" in found.reco_rate.reason
+    assert math.isnan(found.p_value)
+    assert found.mege.mean == pytest.approx(0.4)
+    assert metrics.retraining_scores([], []).samples == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: metrics.reco([1], [2], variant=cast(Any, "rates")), "did you mean 'rate'"),
+        (lambda: metrics.mege([1, -2]), "distance 2 is -2"),
+        (lambda: metrics.reco([1, math.nan], [2]), "distance 2 is nan"),
+        (lambda: metrics.reco([[1]], [2]), "one dimension"),
+        (lambda: metrics.retraining_scores([1, 2], [3], [0], [1]), "same_samples"),
+        (lambda: metrics.retraining_scores([1, 2], [3], [0, 1]), "give both"),
+    ],
+)
+def test_mistakes_are_named(call, word):
+    with pytest.raises(InputError, match=word):
+        call()
+
+
+def test_the_p_value_of_independent_distances_is_scipys():
+    rng = np.random.default_rng(2)
+    same, different = rng.random(150), rng.random(120) + 0.08
+    oracle = stats.ks_2samp(same, different, alternative="greater", method="exact").pvalue
+    assert metrics.retraining_scores(same, different).p_value == pytest.approx(oracle, abs=0.03)
+    ids = (np.arange(150), 150 + np.arange(120))
+    assert metrics.retraining_scores(same, different, *ids).p_value == pytest.approx(oracle, abs=0.03)
+
+
+def test_samples_are_drawn_and_not_distances():
+    """Each of 40 samples gives eight equal distances: the truth is in 40 numbers, not in 320."""
+    rng = np.random.default_rng(3)
+    level = rng.gamma(4, 1, 40)
+    same, different = np.repeat(level[:20], 8), np.repeat(level[20:], 8)
+    ids = (np.repeat(np.arange(20), 8), np.repeat(np.arange(20, 40), 8))
+    once = metrics.retraining_scores(level[:20], level[20:])
+    clustered = metrics.retraining_scores(same, different, *ids)
+    naive = metrics.retraining_scores(same, different)
+    width = {name: one.mege.high - one.mege.low for name, one in (("1", once), ("c", clustered), ("n", naive))}
+    assert width["c"] == pytest.approx(width["1"], rel=0.25)
+    assert width["n"] < 0.5 * width["c"]
+    assert clustered.p_value == pytest.approx(once.p_value, abs=0.06)
+    assert clustered.samples == 40
+    assert naive.samples == 320
+
+
+def test_under_the_null_small_p_values_of_clustered_distances_are_rare():
+    """Exchanging labels distance by distance would call chance a finding in about two cases of five here."""
+    rng = np.random.default_rng(4)
+    values = []
+    for seed in range(30):
+        level = np.repeat(rng.normal(5, 1, 30), 4) + rng.normal(0, 0.05, 120)
+        label = np.repeat(rng.random(30) < 0.5, 4)
+        ids = np.repeat(np.arange(30), 4)
+        values.append(
+            metrics.retraining_scores(level[label], level[~label], ids[label], ids[~label], seed=seed).p_value
+        )
+    assert np.mean(np.array(values) <= 0.1) < 0.3
+
+
+def test_the_p_value_counts_the_true_labels_among_its_relabellings_and_ties_as_reached():
+    apart = metrics.retraining_scores(np.arange(60.0), 100 + np.arange(60.0))
+    assert (apart.p_value, apart.permutations) == (1 / 1000, 999)
+    equal = metrics.retraining_scores(np.ones(20), np.ones(20), np.arange(20), 20 + np.arange(20))
+    assert equal.p_value == 1
+
+
+def test_intervals_are_as_wide_as_those_of_a_plain_bootstrap():
+    """Each score of 400 plain resamples of the distances, the loop that the multinomial draws stand for."""
+    rng = np.random.default_rng(6)
+    values, near = 0.3 * rng.random(120), np.arange(120) < 70
+    values[~near] += 0.05
+    found = metrics.retraining_scores(values[near], values[~near])
+    drawn = [rng.integers(0, 120, 120) for _ in range(400)]
+    scores = [metrics.pair_scores(values[rows][near[rows]], values[rows][~near[rows]]) for rows in drawn]
+    for name in ("mege", "mege_distance", "reco_rate"):
+        low, high = np.quantile([getattr(one, name) for one in scores], [0.025, 0.975])
+        interval = getattr(found, name)
+        assert interval.high - interval.low == pytest.approx(high - low, rel=0.15)
+        assert interval.low < interval.mean < interval.high
+    # Without any signal the shifted bootstrap of the rate form would end below 0, where it cannot be.
+    chance = metrics.retraining_scores(rng.random(30), rng.random(30) - 0.2).reco_rate
+    assert chance.low == 0
+
+
+def test_the_precision_form_is_found_at_the_outermost_distances_of_a_large_set():
+    """The thirty nearest and the thirty furthest of 4,000 distances are all of S=: the best threshold is the thirtieth."""
+    values = np.linspace(0, 1, 4000)
+    near = np.arange(4000) % 2 == 0
+    near[:30] = near[-30:] = True
+    found = metrics.retraining_scores(values[near], values[~near])
+    assert found.plain.precision_threshold == values[30]  # the next even place is of S= too
+    assert found.reco_precision.mean == pytest.approx((~near).sum() / (4000 - 31))
+    assert found.reco_precision.high - found.reco_precision.low < 0.1
+
+
+def test_a_large_set_with_samples_is_drawn_less_often(monkeypatch):
+    rng = np.random.default_rng(7)
+    same, different, ids = rng.random(50), rng.random(50), np.arange(50)
+    assert metrics.retraining_scores(same, different, ids, ids).permutations == 999
+    monkeypatch.setattr("perdure.metrics.retraining.MANY", 60)
+    assert metrics.retraining_scores(same, different, ids, ids).permutations == 199
+    assert metrics.retraining_scores(same, different).permutations == 999
+
+
+def test_the_trend_falls_stands_or_lacks_a_level():
+    falling = np.array([[0.9, 0.7, 0.5, 0.2], [0.8, 0.6, 0.5, 0.4], [0.9, 0.8, 0.3, 0.1]])
+    found = metrics.trend_test(falling)
+    assert found.rank_correlation == pytest.approx(-1)
+    # All of three blocks in the one predicted order of 4! has chance (1/24)^3.
+    assert found.p_value == pytest.approx(1 / 24**3)
+    assert metrics.trend_test(falling, rises=True).p_value > 0.99
+    assert metrics.trend_test(np.ones((3, 4))).rank_correlation == 0
+    assert metrics.trend_test(np.ones((3, 4))).p_value > 0.4
+    holes = falling.copy()
+    holes[1, 2] = np.nan
+    assert (metrics.trend_test(holes).blocks, metrics.trend_test(holes).left_out) == (2, 1)
+    assert "three levels" in (metrics.trend_test(falling[:, :2]).reason or "")
+
+
+def test_distances_of_maps_by_hand():
+    one, other = np.array([[3.0, 0.0, 4.0]]), np.array([[0.0, 5.0, 0.0]])
+    assert map_distances(one, other, "l2")[0] == pytest.approx(math.sqrt(50))
+    assert map_distances(one, other, "l2-unit")[0] == pytest.approx(math.sqrt(2))
+    assert map_distances(one, other, "cosine")[0] == pytest.approx(1)
+    rng = np.random.default_rng(5)
+    first, second = rng.normal(size=(4, 3, 8, 8)), rng.normal(size=(4, 3, 8, 8))
+    rho = stats.spearmanr(first[0].ravel(), second[0].ravel()).statistic
+    assert map_distances(first, second, "spearman")[0] == pytest.approx(math.sqrt(1 - abs(rho)))
+    for kind in DISTANCES:
+        assert (map_distances(first, first, kind) == 0).all()
+        assert (map_distances(first, second, kind) > 0).all()
+        free = kind not in ("l2", "ssim")
+        assert np.allclose(map_distances(first, second, kind), map_distances(first, 3 * second, kind)) == free
+    zero = np.zeros_like(first)
+    assert (map_distances(zero, zero, "cosine") == 0).all()
+    assert np.isnan(map_distances(zero, first, "cosine")).all()
+    with pytest.raises(InputError, match="sides of at least 7"):
+        map_distances(first[:, :, :4], second[:, :, :4], "ssim")
+    with pytest.raises(InputError, match="did you mean 'cosine'"):
+        map_distances(first, second, "cosin")

@@ -1,0 +1,182 @@
+"""Stability of sampled Shapley values and anchors: by hand, by loops as the formulas are printed, and on games."""
+
+import math
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perdure import explain, metrics
+from perdure.base.errors import InputError
+from perdure.metrics.bias import SHARES
+from perdure.reproduce.bias.example_set import look_at
+from perdure.reproduce.bias.experiment import run_experiment
+from perdure.reproduce.bias.experiments import instability as instability_run
+from tests.helpers.bias_network import place_at, tiny_subject
+
+
+def slow_instability(q):
+    """One sample's, as it is printed: all ordered pairs of repeats."""
+    pairs = [(u, v) for u in range(len(q)) for v in range(len(q)) if u != v]
+    return np.mean([np.mean(np.abs(q[u] - q[v])) for u, v in pairs]) / np.mean([np.mean(np.abs(one)) for one in q])
+
+
+def test_instability_hand_worked():
+    # One sample, two quantities, three repeats. First: differences 1, 3, 2; second: 0. Sizes: mean of 1, 2, 4, 5, 5, 5.
+    repeats = np.array([[[1.0, 5.0]], [[2.0, 5.0]], [[4.0, 5.0]]])
+    assert metrics.instability(repeats) == pytest.approx([(1 + 3 + 2) / 3 / 2 / (22 / 6)])
+
+
+def test_instability_equals_the_formula_written_slowly():
+    q = np.random.default_rng(0).normal(1.0, 2.0, size=(7, 3, 11))
+    assert metrics.instability(q) == pytest.approx([slow_instability(q[:, sample]) for sample in range(3)])
+    noise = np.random.default_rng(1).normal(size=(40, 1, 4000))
+    assert metrics.instability(noise) == pytest.approx([math.sqrt(2)], rel=0.02)
+    assert np.isnan(metrics.instability(np.zeros((2, 1, 3)))).all()
+
+
+def test_anchor_values_and_bias_are_one_formula():
+    rng = np.random.default_rng(2)
+    maps, shapley = rng.normal(size=(3, 4, 20)), rng.normal(size=(4, 20))
+    beta = metrics.anchor_values(maps, shapley)
+    own = np.stack([metrics.anchor_values(one, one) for one in maps])
+    bias = metrics.attribution_biases(maps, shapley)
+    assert np.abs(own - beta) == pytest.approx(bias.samples)
+    top = metrics.chosen_players(maps[0, 0], 0.1)
+    assert beta[0, 0, 0, 0] == pytest.approx(shapley[0, top].sum() / (2 * np.linalg.norm(shapley[0])))
+    low = metrics.chosen_players(maps[0, 0], 0.1, "bottom")
+    assert set(low) == set(np.argsort(maps[0, 0])[:2])
+
+
+def test_stability_curve_cuts_independent_estimates():
+    rng = np.random.default_rng(3)
+    marginals, maps = rng.normal(0.5, 1.0, size=(2, 12, 10)), rng.normal(size=(3, 2, 10))
+    curve = metrics.stability_curve(marginals, maps, (1, 4, 6), shares=(0.2, 0.5))
+    assert curve.repeats == (12, 3, 2)
+    for place, size in enumerate((1, 4, 6)):
+        for sample in range(2):
+            parts = [marginals[sample, k : k + size].mean(axis=0) for k in range(0, 12, size)]
+            unit = np.array([part / np.linalg.norm(part) for part in parts])
+            assert curve.values[place, sample] == pytest.approx(slow_instability(unit))
+            for at, count in enumerate((2, 5)):
+                chosen = [np.argsort(-maps[method, sample], kind="stable")[:count] for method in range(3)]
+                beta = np.array([[one[some].mean() for some in chosen] for one in unit])
+                assert curve.anchors[place, at, sample] == pytest.approx(slow_instability(beta))
+
+
+def game(coalitions):
+    """Three players: alone 1, 2 and 3, the first two together 4 more."""
+    c = np.asarray(coalitions, dtype=float)
+    return c @ [1.0, 2.0, 3.0] + 4 * c[:, 0] * c[:, 1]
+
+
+def all_marginals():
+    found = []
+    for order in permutations(range(3)):
+        row, inside = np.zeros(3), np.zeros((1, 3), dtype=bool)
+        for player in order:
+            before = game(inside)[0]
+            inside[0, player] = True
+            row[player] = game(inside)[0] - before
+        found.append(row)
+    return np.array(found)
+
+
+def test_variance_ratio_on_a_game_worked_by_hand():
+    # Marginals of the first are 1 or 5, of the second 6 or 2, together always 7: the sum of both does not vary at all.
+    marginals = all_marginals()
+    assert marginals.mean(axis=0) == pytest.approx(explain.exact_shapley(game, 3).values)
+    both = metrics.variance_ratio(marginals, [0, 1])
+    assert (both.ratio, both.claimed) == (math.inf, 2)
+    assert both.correlation == pytest.approx(-1)
+    # The first and the dummy-like third: variance 4.8 and 0; their mean has 1.2: ratio 2.4 / 1.2 = 2 = |S|.
+    other = metrics.variance_ratio(marginals, [0, 2])
+    assert other.ratio == pytest.approx(2.0)
+    assert other.of_claimed == pytest.approx(1.0)
+
+
+def test_variance_ratio_follows_the_correlation():
+    rng = np.random.default_rng(4)
+    own, common = rng.normal(size=(20_000, 8)), rng.normal(size=(20_000, 1))
+    independent = metrics.variance_ratio(own, range(8))
+    assert independent.ratio == pytest.approx(8, rel=0.05)
+    shared = metrics.variance_ratio(own + common, range(8))
+    assert shared.correlation == pytest.approx(0.5, abs=0.02)
+    assert shared.ratio == pytest.approx(8 / (1 + 7 * 0.5), rel=0.05)
+    assert math.isnan(metrics.variance_ratio(own, [2]).correlation)
+
+
+def test_context_instability_hand_worked():
+    # Mean drop 2: contexts 1, 2, 3 of the first variable are 2, 1 and 1.5 apart from it; the second has a drop of 0.
+    found = metrics.context_instability([[1.0, 0.0], [2.0, 1.0], [3.0, 2.0]])
+    assert found.v[0] == pytest.approx((2 + 1 + 1.5) / 3)
+    assert found.v[1] == math.inf
+    assert found.median == pytest.approx([1.5, 2.0])
+    # Mean drops of 1 and -1: one context of four is 5.5 times that, another has the other sign.
+    wild = np.array([5.5, -3.5, 1.0, 1.0])
+    found = metrics.context_instability(np.stack([wild, -wild], axis=1))
+    assert found.beyond_five == pytest.approx([0.25, 0.25])
+    assert found.opposite == pytest.approx([0.25, 0.25])
+
+
+def test_marginals_of_a_network_average_to_its_shapley_values():
+    subject = tiny_subject()
+    x, y = subject.samples(2)
+    background = subject.background(10)
+    players = explain.grid((3, 8, 8), 2)
+    shared: dict[str, Any] = {"background": background, "players": players}
+    exact = explain.shapley_table(subject.network, x, y, estimator="exact", **shared).values
+    plain = explain.shapley_marginals(subject.network, x, y, permutations=300, **shared)
+    error = plain.std(axis=1) / math.sqrt(300)
+    assert (np.abs(plain.mean(axis=1) - exact) < 4.5 * error + 1e-5).all()
+    assert plain.sum(axis=2) == pytest.approx(np.repeat(exact.sum(axis=1)[:, None], 300, axis=1), rel=1e-4)
+    some = explain.shapley_marginals(subject.network, x, y, permutations=300, of=[2, 0], **shared)
+    assert some == pytest.approx(plain[:, :, [2, 0]], abs=1e-5)
+    paired = explain.shapley_marginals(subject.network, x, y, permutations=4, paired=True, **shared)
+    assert paired[:, 0] == pytest.approx(plain[:, 0], abs=1e-5)
+    assert paired[:, 2] == pytest.approx(plain[:, 1], abs=1e-5)
+    assert not np.allclose(paired[:, 1], paired[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: metrics.instability(np.ones((1, 2, 3))), "expected at least 2 to compare"),
+        (lambda: metrics.variance_ratio(np.ones((5, 3)), [3]), "chosen: found 1"),
+        (lambda: metrics.variance_ratio(np.ones((1, 3)), [0]), "1 permutation"),
+        (lambda: metrics.context_instability([[1.0], [-1.0]]), "variable 0 has a mean drop of 0"),
+        (lambda: metrics.stability_curve(np.ones((1, 4, 3)), np.ones((1, 1, 2)), (1,)), "maps: their shape"),
+        (lambda: metrics.stability_curve(np.ones((1, 4, 3)), np.ones((1, 1, 3)), (3,)), "leave 1 estimate"),
+        (lambda: metrics.anchor_values(np.ones((1, 3)), np.ones((1, 4))), "shapley: its shape"),
+    ],
+)
+def test_refusals(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
+
+
+def test_refusals_of_marginals():
+    subject = tiny_subject()
+    x, y = subject.samples(1)
+    with pytest.raises(InputError, match="expected an even number"):
+        explain.shapley_marginals(subject.network, x, y, baseline=0.0, permutations=3, paired=True)
+    with pytest.raises(InputError, match="of: found"):
+        explain.shapley_marginals(subject.network, x, y, baseline=0.0, permutations=1, of=[64])
+
+
+def test_instability_experiment(tmp_path, monkeypatch):
+    subject, place = tiny_subject(), place_at(tmp_path)
+    small = instability_run.Settings(2, 20, (1, 5, 10), (2, 4), 2, ("gradient_x_input", "grad"))
+    monkeypatch.setattr(instability_run, "SETTINGS", small)
+    monkeypatch.setattr(instability_run, "lenet", lambda _: subject)
+    run_experiment(instability_run.EXPERIMENT, place)
+    text = (place.out / "sections" / "bias-instability.md").read_text()
+    looked = look_at(place, subject, 2)
+    curve = metrics.stability_curve(looked.marginals(20), looked.maps(small.methods), small.steps)
+    assert f"| 5 | {np.exp(np.log(curve.values[1]).mean()):.3g} [" in text
+    assert f"{np.exp(np.log(curve.anchors[2, SHARES.index(0.9)]).mean()):.3g} [" in text
+    assert "\n| 4 | " in text
+    assert "\n| 16 | " in text
+    assert "\n| 64 | " in text
+    assert (place.pictures / "bias-instability.png").stat().st_size > 10_000

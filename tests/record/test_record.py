@@ -1,0 +1,306 @@
+"""Records: what goes in comes out, a crash leaves the old or the new, and what is wrong is named."""
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from perdure import Record, Recorder
+from perdure.base.errors import InputError
+from perdure.base.files import write_atomically
+from perdure.record import find_records
+from perdure.record.state import load_state, save_state
+from perdure.record.tensors import load_tensors, save_tensors
+
+NET = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+def make_record(path: Path, steps: int = 3) -> Recorder:
+    recorder = Recorder(
+        path, tasks=["cats", "dogs", "ships"], learner="mine", benchmark="pets", seed=7, lifetime_bits=2**60
+    )
+    recorder.before_training([0.5, 0.4, 0.3])
+    for step in range(steps):
+        accuracy = [0.9 - 0.1 * step, 0.8 if step >= 1 else float("nan"), 0.7 if step >= 2 else 0.1]
+        recorder.after_task(NET, accuracy=accuracy, memory_bits=step * 100, operations=2**60 + step, passes=5)
+    return recorder
+
+
+def test_what_is_recorded_is_read_back(tmp_path):
+    make_record(tmp_path / "r")
+    record = Record.open(tmp_path / "r")
+    assert record.complete
+    assert record.manifest.learner == "mine"
+    assert record.manifest.tasks == ("cats", "dogs", "ships")
+    np.testing.assert_array_equal(record.table, [[0.9, np.nan, 0.1], [0.8, 0.8, 0.1], [0.9 - 0.2, 0.8, 0.7]])
+    assert record.initial is not None
+    assert record.initial.tolist() == [0.5, 0.4, 0.3]
+    assert record.cost is not None
+    assert record.cost.memory_bits.tolist() == [0, 100, 200]
+    assert record.cost.parameters.tolist() == [sum(p.numel() for p in NET.parameters())] * 3
+    loaded = record.checkpoint(2)
+    for name, tensor in NET.state_dict().items():
+        assert torch.equal(loaded[name], tensor)
+        assert loaded[name].dtype == tensor.dtype
+
+
+def test_files_are_one_based_and_plain(tmp_path):
+    make_record(tmp_path / "r", steps=1)
+    lines = (tmp_path / "r/accuracy.csv").read_text().splitlines()
+    assert lines[:5] == ["after,trained,task,accuracy", "0,,1,0.5", "0,,2,0.4", "0,,3,0.3", "1,1,1,0.9"]
+    manifest = json.loads((tmp_path / "r/record.json").read_text())
+    assert manifest["schema"] == 1
+    assert manifest["curriculum"] == [1, 2, 3]
+    assert list(manifest["checkpoints"]) == ["1"]
+    assert (tmp_path / "r/checkpoints/after-01.safetensors").exists()
+
+
+def test_a_resumed_record_is_bit_identical_to_an_uninterrupted_one(tmp_path):
+    make_record(tmp_path / "whole")
+    make_record(tmp_path / "broken", steps=1)
+    again = Recorder(
+        tmp_path / "broken",
+        tasks=["cats", "dogs", "ships"],
+        learner="mine",
+        benchmark="pets",
+        seed=7,
+        lifetime_bits=2**60,
+        resume=True,
+    )
+    assert again.next_step == 1
+    again.after_task(NET, accuracy=[0.8, 0.8, 0.1], memory_bits=100, operations=2**60 + 1, passes=5)
+    again.after_task(NET, accuracy=[0.9 - 0.2, 0.8, 0.7], memory_bits=200, operations=2**60 + 2, passes=5)
+    files = sorted(p.relative_to(tmp_path / "whole") for p in (tmp_path / "whole").rglob("*") if p.is_file())
+    assert files == sorted(p.relative_to(tmp_path / "broken") for p in (tmp_path / "broken").rglob("*") if p.is_file())
+    for file in files:
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "broken" / file).read_bytes(), file
+
+
+def test_a_crash_between_the_files_of_a_step_leaves_the_step_out(tmp_path, monkeypatch):
+    recorder = make_record(tmp_path / "r", steps=1)
+    before = Record.open(tmp_path / "r")
+
+    def crash(path: Path, value: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("perdure.record.recorder.write_json", crash)
+    with pytest.raises(OSError, match="No space"):
+        recorder.after_task(NET, accuracy=[0.8, 0.8, 0.1])
+    after = Record.open(tmp_path / "r")
+    assert after.manifest == before.manifest
+    np.testing.assert_array_equal(after.table, before.table)
+    monkeypatch.undo()
+    recorder.after_task(NET, accuracy=[0.8, 0.8, 0.1])  # the same call works once there is room again
+    assert Record.open(tmp_path / "r").manifest.steps_done == 2
+
+
+def test_atomic_writing_keeps_the_old_file_and_leaves_no_litter(tmp_path, monkeypatch):
+    file = tmp_path / "x.json"
+    write_atomically(file, b"old")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(file, b"new")
+    assert file.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_evaluations_within_a_task_are_kept_in_time_order(tmp_path):
+    recorder = Recorder(tmp_path / "r", tasks=2)
+    recorder.after_task(accuracy=[0.9, 0.1], evaluations=[(5, [0.5, 0.1]), (10, [0.7, 0.1])])
+    recorder.after_task(accuracy=[0.6, 0.8], evaluations=[(5, [0.2, 0.4])])
+    evaluations = Record.open(tmp_path / "r").measurements.evaluations
+    assert evaluations is not None
+    assert evaluations.trained == (0, 0, 0, 1, 1)
+    assert evaluations.values.tolist() == [[0.5, 0.1], [0.7, 0.1], [0.9, 0.1], [0.2, 0.4], [0.6, 0.8]]
+
+
+def test_curricula_may_revisit(tmp_path):
+    recorder = Recorder(tmp_path / "r", tasks=2, curriculum=[0, 1, 0])
+    for _ in range(3):
+        recorder.after_task(accuracy=[0.9, 0.8])
+    record = Record.open(tmp_path / "r")
+    assert record.measurements.curriculum == (0, 1, 0)
+    assert record.table.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda r: (r / "record.json").write_text('{"schema": 99}'), "schema 99, this perdure reads up to 1; install"),
+        (lambda r: (r / "record.json").write_text("{"), "line 1 is not JSON"),
+        (lambda r: (r / "record.json").write_text("[]"), "not a perdure record"),
+        (lambda r: (r / "record.json").write_text('{"schema": 1}'), "missing or malformed"),
+        (lambda r: (r / "accuracy.csv").unlink(), "no such file"),
+        (lambda r: (r / "accuracy.csv").write_text("a,b\n1,2\n"), "expected the columns after,trained,task,accuracy"),
+        (
+            lambda r: (r / "accuracy.csv").write_text("after,trained,task,accuracy\n1,1,1,x\n"),
+            "row 2, column 'accuracy'",
+        ),
+        (lambda r: (r / "accuracy.csv").write_text("after,trained,task,accuracy\n1,1,9,.5\n"), "there is no task 9"),
+        (lambda r: (r / "accuracy.csv").write_text("after,trained,task,accuracy\n1,1,1,90\n"), r"outside \[0, 1\]"),
+        (lambda r: (r / "cost.csv").write_text((r / "cost.csv").read_text().rsplit("\n", 2)[0]), "2 steps are costed"),
+    ],
+)
+def test_a_damaged_record_is_refused_by_name(tmp_path, damage, says):
+    make_record(tmp_path / "r")
+    damage(tmp_path / "r")
+    with pytest.raises(InputError, match=says):
+        Record.open(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (lambda old: old[: len(old) // 2], "truncated or was altered"),
+        (lambda old: pickle.dumps({"a": 1}), "unpickles nothing"),
+        (lambda old: b"PK\x03\x04" + old, "unpickles nothing"),
+        (lambda old: old[:-1] + bytes([old[-1] ^ 1]), "truncated or was altered"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_by_name(tmp_path, content, says):
+    make_record(tmp_path / "r")
+    file = tmp_path / "r/checkpoints/after-02.safetensors"
+    file.write_bytes(content(file.read_bytes()))
+    record = Record.open(tmp_path / "r")
+    with pytest.raises(InputError, match=f"after-02.*{says}"):
+        record.checkpoint(1)
+    assert record.checkpoint(0)
+    with pytest.raises(InputError, match="no checkpoint was kept after step 9"):
+        record.checkpoint(8)
+
+
+def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path):
+    """The first byte of a safetensors file is the header's length; one length in 32 begins like a pickle, with 0x80."""
+    file = tmp_path / "unlucky.safetensors"
+    for letters in range(1, 400):
+        save_tensors(file, {"x" * letters: torch.arange(3)})
+        if file.read_bytes()[:1] == b"\x80":
+            break
+    assert file.read_bytes()[:1] == b"\x80"
+    assert load_tensors(file)["x" * letters].tolist() == [0, 1, 2]
+
+
+def test_a_checkpoint_cannot_lead_out_of_the_record(tmp_path):
+    make_record(tmp_path / "r", steps=1)
+    manifest = json.loads((tmp_path / "r/record.json").read_text())
+    manifest["checkpoints"]["1"]["file"] = "../../secret.safetensors"
+    (tmp_path / "r/record.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="outside the record"):
+        Record.open(tmp_path / "r")
+
+
+def test_misuse_of_the_recorder_is_refused(tmp_path):
+    recorder = make_record(tmp_path / "r")
+    with pytest.raises(InputError, match="all 3 steps"):
+        recorder.after_task(accuracy=[1, 1, 1])
+    with pytest.raises(InputError, match="there is a record already"):
+        Recorder(tmp_path / "r", tasks=3)
+    with pytest.raises(InputError, match="the record's seed is 7, now 8"):
+        Recorder(tmp_path / "r", ["cats", "dogs", "ships"], learner="mine", benchmark="pets", seed=8, resume=True)
+    fresh = Recorder(tmp_path / "s", tasks=2)
+    for accuracy, says in [
+        ([0.5], "expected 2 values"),
+        ([float("nan"), 0.5], "task 1 was trained"),
+        ([50, 0.5], "task 1 has 50"),
+    ]:
+        with pytest.raises(InputError, match=says):
+            fresh.after_task(accuracy=accuracy)
+    with pytest.raises(InputError, match="not a tensor"):
+        fresh.after_task({"epoch": 3}, accuracy=[0.5, 0.5])
+    assert fresh.next_step == 0
+    with pytest.raises(InputError, match="visit 2 names task 4"):
+        Recorder(tmp_path / "t", tasks=3, curriculum=[0, 3])
+    with pytest.raises(InputError, match="JSON"):
+        Recorder(tmp_path / "u", tasks=1, settings={"net": NET})
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_loop_resumed_at_the_wrong_place_is_caught(tmp_path):
+    make_record(tmp_path / "r", steps=2)
+    again = Recorder(
+        tmp_path / "r",
+        ["cats", "dogs", "ships"],
+        learner="mine",
+        benchmark="pets",
+        seed=7,
+        lifetime_bits=2**60,
+        resume=True,
+    )
+    with pytest.raises(InputError, match="step 3 trains task 3, but task 1 was recorded"):
+        again.after_task(NET, [0.1, 0.1, 0.1], task=0)
+    other = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    again.restore(other)
+    for name, tensor in NET.state_dict().items():
+        assert torch.equal(other.state_dict()[name], tensor)
+    again.after_task(NET, {2: 0.7, 0: 0.1, 1: 0.2}, task=2)
+    assert Record.open(tmp_path / "r").table[-1].tolist() == [0.1, 0.2, 0.7]
+
+
+def test_accuracies_may_be_a_mapping_or_hold_none(tmp_path):
+    recorder = Recorder(tmp_path / "r", tasks=2)
+    with pytest.raises(InputError, match="2 is no task; tasks are 0 to 1 in Python"):
+        recorder.after_task(accuracy={2: 0.5})
+    with pytest.raises(InputError, match="divide percentages by 100"):
+        recorder.after_task(accuracy=[90, 10])
+    with pytest.raises(InputError, match="expected one value"):
+        recorder.after_task(NET)
+    recorder.after_task(None, [0.9, None])
+    assert np.isnan(Record.open(tmp_path / "r").table[0, 1])
+
+
+def test_records_are_found_below_a_folder(tmp_path):
+    make_record(tmp_path / "a/b")
+    make_record(tmp_path / "a/c")
+    assert find_records([tmp_path]) == [tmp_path / "a/b", tmp_path / "a/c"]
+    make_record(tmp_path / "a/folds/fold-1")
+    (tmp_path / "a/folds/.no-runs").touch()
+    assert find_records([tmp_path]) == [tmp_path / "a/b", tmp_path / "a/c"]
+    assert find_records([tmp_path / "a/folds"]) == [tmp_path / "a/folds/fold-1"]  # asked for by name it is there
+    with pytest.raises(InputError, match="no record here"):
+        find_records([tmp_path / "a/b/checkpoints"])
+    with pytest.raises(InputError, match="no such directory"):
+        find_records([tmp_path / "nowhere"])
+
+
+plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+trees = st.recursive(
+    plain | st.lists(st.integers(-5, 5), min_size=0, max_size=4).map(torch.tensor),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(min_size=1, max_size=4).filter(lambda s: s[0] != "@"), inner, max_size=3)
+        | st.dictionaries(st.integers(0, 9), inner, min_size=1, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+def same(a, b) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return type(a) is type(b) and a == b
+
+
+@given(tree=trees)
+def test_any_tree_of_tensors_survives_a_save(tmp_path_factory, tree):
+    file = tmp_path_factory.mktemp("state") / "s.safetensors"
+    save_state(file, tree)
+    assert same(tree, load_state(file))
+
+
+def test_a_broken_state_is_refused(tmp_path):
+    (tmp_path / "s").write_bytes(b"garbage")
+    with pytest.raises(InputError, match="saved state cannot be read"):
+        load_state(tmp_path / "s")
+    with pytest.raises(TypeError, match=r"state\.net is a Sequential"):
+        save_state(tmp_path / "s", {"net": NET})

@@ -1,0 +1,131 @@
+"""Human ratings beside the bias, with made-up ratings: reading, refusals, correlation and the page."""
+
+import math
+
+import numpy as np
+import pytest
+
+from perdure import metrics
+from perdure.audits.bias.ratings import compare_with_ratings, read_ratings
+from perdure.audits.bias.results import BiasResult, explainer_bias
+from perdure.base.errors import InputError
+from perdure.metrics import attribution_biases
+from perdure.metrics.bias import SHARES, SIDES
+from perdure.reproduce.bias.experiment import Place
+from perdure.reproduce.bias.experiments import human
+from perdure.reproduce.bias.experiments.table import result_file
+
+METHODS = ("grad", "gradient_x_input", "lrp", "lime", "deepshap")
+
+
+def made_bias(layer=None):
+    """Return explainers whose bias grows in this order; the noise on their maps does."""
+    rng = np.random.default_rng(0)
+    true = rng.normal(size=(8, 60))
+    entries = [
+        explainer_bias(
+            name,
+            attribution_biases(true + (1 + place) * rng.normal(size=true.shape), true),
+            0,
+            layer if name == "lime" else None,
+        )
+        for place, name in enumerate(METHODS)
+    ]
+    return BiasResult("made up", 8, "label", 10, "antithetic", 0.0, SHARES, SIDES, tuple(entries), {}, {}, None)
+
+
+def write(tmp_path, text):
+    file = tmp_path / "ratings.csv"
+    file.write_text(text)
+    return file
+
+
+def falling(raters=3):
+    """Return ratings that fall as the bias grows."""
+    rows = [f"{name},r{r},{5 - place + 0.1 * r}" for place, name in enumerate(METHODS) for r in range(raters)]
+    return "explainer,rater,rating\n" + "\n".join(rows) + "\n"
+
+
+def test_ratings_are_averaged_over_images_then_raters(tmp_path):
+    text = "Explainer,rater,image,rating\ngrad,ann,1,1\ngrad,ann,2,3\ngrad,bob,1,5\nlrp,ann,1,2\n"
+    found = read_ratings(write(tmp_path, text))
+    assert found.by_rater == {"grad": {"ann": 2.0, "bob": 5.0}, "lrp": {"ann": 2.0}}
+    assert found.images == 2
+    assert found.mean("grad").mean == 3.5
+    assert math.isnan(found.mean("lrp").low)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("explainer,rater\ngrad,a\n", "no column 'rating'"),
+        ("explainer,rater,rating\n", "no ratings below"),
+        ("explainer,rater,rating\ngrad,a,good\n", "row 2, column 'rating': expected a number"),
+        ("explainer,rater,rating\ngrad,a,nan\n", "finite"),
+        ("explainer,rater,rating\ngrad,,3\n", "must both be named"),
+        ("explainer,rater,rating\ngrad,a,3\ngrad,a,4\n", "row 3: rater 'a' rates 'grad' a second time"),
+        ("explainer,rater,rating\ngrad,a\n", "row 2 has 2 cells"),
+    ],
+)
+def test_wrong_files_are_refused(tmp_path, text, word):
+    with pytest.raises(InputError, match=word):
+        read_ratings(write(tmp_path, text))
+
+
+def test_ratings_that_fall_with_the_bias_correlate_negatively(tmp_path):
+    bias = made_bias()
+    found = compare_with_ratings(bias, read_ratings(write(tmp_path, falling())))
+    overall = [bias[name].overall.mean for name in METHODS]
+    assert overall == sorted(overall)
+    assert found.order.tau == pytest.approx(-1)
+    assert found.linear.r == pytest.approx(np.corrcoef([5.1, 4.1, 3.1, 2.1, 1.1], overall)[0, 1])
+    assert found.linear.high < 0
+    assert (found.raters, found.images) == (3, 1)
+
+
+def test_explainers_at_a_layer_are_left_out_and_strangers_refused(tmp_path):
+    ratings = read_ratings(write(tmp_path, falling()))
+    found = compare_with_ratings(made_bias(layer="body.3"), ratings)
+    assert found.explainers == ("grad", "gradient_x_input", "lrp", "deepshap")
+    with pytest.raises(InputError, match="'grat' has no measured bias"):
+        compare_with_ratings(made_bias(), read_ratings(write(tmp_path, falling().replace("grad,", "grat,"))))
+    few = "explainer,rater,rating\ngrad,a,1\nlrp,a,2\n"
+    with pytest.raises(InputError, match="at least 3"):
+        compare_with_ratings(made_bias(), read_ratings(write(tmp_path, few)))
+
+
+def test_fishers_interval():
+    x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    y = [2.0, 1.0, 4.0, 3.0, 6.0, 5.0, 7.0]
+    found = metrics.correlation(x, y)
+    r = np.corrcoef(x, y)[0, 1]
+    assert found.r == pytest.approx(r)
+    assert np.arctanh([found.low, found.high]) == pytest.approx(np.arctanh(r) + np.array([-1, 1]) * 1.959964 / 2)
+    assert math.isnan(metrics.correlation([1, 1], [1, 2]).r)
+    short = metrics.correlation([1, 2, 3], [1, 3, 2])
+    assert short.r == pytest.approx(0.5)
+    assert math.isnan(short.low)
+    with pytest.raises(InputError, match="2 and 1 numbers"):
+        metrics.correlation([1, 2], [1])
+
+
+def test_the_section_needs_ratings_and_a_bias(tmp_path):
+    place = Place(tmp_path / "data", tmp_path / "out", tmp_path, lambda *_: None)
+    assert "explainer, rater, rating" in human.run(place)
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data", falling())
+    assert "bias-table" in human.run(place)
+    bias = made_bias()
+    bias.save(result_file(place.out, "lenet"))
+    text = human.run(place)
+    found = compare_with_ratings(bias, read_ratings(tmp_path / "data" / "ratings.csv"))
+    assert f"{found.linear.r:+.2f} [{found.linear.low:+.2f}, {found.linear.high:+.2f}]" in text
+    assert "people prefer the explainers with little bias" in text
+    assert f"| LRP | {bias['lrp'].overall.mean:.4f} | 3.10 ± 0.25 |" in text
+    assert (tmp_path / "bias-human.png").exists()
+    rising = falling().replace("grad,", "x,").replace("deepshap,", "grad,").replace("x,", "deepshap,")
+    write(
+        tmp_path / "data",
+        rising.replace("gradient_x_input,", "y,").replace("lime,", "gradient_x_input,").replace("y,", "lime,"),
+    )
+    assert "people prefer the explainers with much bias" in human.run(place)

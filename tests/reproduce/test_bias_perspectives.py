@@ -1,0 +1,183 @@
+"""Infidelity, sensitivity and sparsity: by hand, against captum, on a linear network, and on the page."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import InputXGradient
+from captum.metrics import infidelity as captum_infidelity
+from captum.metrics import sensitivity_max
+from torch import nn
+
+from perdure import explain, figures, metrics, nets, tasks
+from perdure.audits.bias.measure import measure_bias
+from perdure.base.errors import InputError
+from perdure.reproduce.bias import metrics as bias_metrics
+from perdure.reproduce.bias.experiment import Place
+from perdure.reproduce.bias.experiments import perspectives
+from perdure.reproduce.bias.experiments.table import BACKGROUND
+from perdure.reproduce.bias.measures.perspectives import measure_perspectives, output_drops, random_squares
+from perdure.reproduce.bias.networks import Subject, one_task
+
+
+def linear_network():
+    layer = nn.Linear(3 * 6 * 6, 2)
+    layer.weight.data.copy_(torch.randn(2, 3 * 6 * 6, generator=torch.Generator().manual_seed(0)))
+    return nn.Sequential(nn.Flatten(), layer).eval()
+
+
+def images(count=4, seed=1):
+    return torch.randn(count, 3, 6, 6, generator=torch.Generator().manual_seed(seed))
+
+
+def test_sparsity_by_hand():
+    # (-3 * 1 - 1 * 2 + 1 * 3 + 3 * 4) / (4 * 10), signs and order do not matter.
+    assert bias_metrics.gini([[3, -1, 4, 2]]) == pytest.approx([0.25])
+    assert bias_metrics.gini([[2, 2, 2, -2], [0, 0, 5, 0]]) == pytest.approx([0, 3 / 4])
+    assert np.isnan(bias_metrics.gini([[0.0, 0.0]])).all()
+
+
+def test_sensitivity_by_hand():
+    maps, moved = [[3.0, 4.0], [0.0, 0.0]], [[[3.0, 5.0], [1, 1]], [[0.0, 0.0], [0, 0]]]
+    found = bias_metrics.max_sensitivity(maps, moved)
+    assert found[0] == pytest.approx(5 / 5)
+    assert np.isnan(found[1])
+    with pytest.raises(InputError, match="perturbed"):
+        bias_metrics.max_sensitivity(maps, [[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]])
+
+
+def test_infidelity_by_hand():
+    drops = [[1.0, 2.0, -1.0]] * 4
+    predicted = [[2.0, 4.0, -2.0], [2.0, -1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    # in proportion; at a right angle; silent; the first drop of three, 1 of 1 + 4 + 1
+    assert bias_metrics.infidelity(predicted, drops) == pytest.approx([0, 1, 1, 1 - 1 / 6])
+    assert np.isnan(bias_metrics.infidelity([[1.0, 2.0]], [[0.0, 0.0]])).all()
+    with pytest.raises(InputError, match="drops"):
+        bias_metrics.infidelity([[1.0]], [[1.0, 2.0]])
+
+
+def test_infidelity_is_captums_when_scaled():
+    network = nets.build("small-conv", input_shape=(3, 8, 8), outputs=3, width=2).eval()
+    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    y, background = torch.tensor([0, 2]), torch.randn(5, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    maps = explain.attribute(network, x, y, "gradient_x_input", reduce="pixels").detach().double().numpy()
+    removed = random_squares(40, (8, 8), np.random.default_rng(0))
+    drops = output_drops(network, x, y, removed, background)
+    ours = bias_metrics.infidelity(maps.reshape(2, -1) @ removed.T.astype(float), drops) * (drops**2).mean(axis=1)
+
+    masks = torch.from_numpy(removed.reshape(40, 1, 8, 8)).float()
+
+    def perturb(inputs):
+        """Remove each square in turn from every sample, as captum repeats them."""
+        mask = masks.repeat(len(inputs) // 40, 1, 1, 1).expand_as(inputs)
+        return mask, torch.where(mask > 0, background.mean(0).expand_as(inputs), inputs)
+
+    spread = torch.from_numpy(maps).float()[:, None].expand(-1, 3, -1, -1) / 3  # the mask counts each channel
+    theirs = captum_infidelity(network, perturb, x, spread, target=y, n_perturb_samples=40, normalize=True)
+    assert ours == pytest.approx(theirs.numpy(), rel=1e-4)
+
+
+def test_sensitivity_is_captums():
+    network = nets.build("small-conv", input_shape=(3, 8, 8), outputs=3, width=2).eval()
+    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    noise = torch.rand(5, *x.shape, generator=torch.Generator().manual_seed(3)) - 0.5
+
+    def maps(rows):
+        return explain.attribute(network, rows, torch.zeros(len(rows), dtype=torch.long), "gradient_x_input").flatten(1)
+
+    moved = torch.stack([maps(x + one) for one in noise])
+    ours = bias_metrics.max_sensitivity(maps(x).double().numpy(), moved.double().numpy())
+    theirs = sensitivity_max(
+        InputXGradient(network).attribute,
+        x,
+        perturb_func=lambda rows, _: rows + noise.transpose(0, 1).flatten(0, 1),
+        n_perturb_samples=5,
+        target=0,
+    )
+    assert ours == pytest.approx(theirs.detach().numpy(), rel=1e-5)
+
+
+def test_on_a_linear_network_removal_is_predicted_and_gradients_never_move():
+    network, x = linear_network(), images()
+    background = torch.zeros(2, 3, 6, 6)
+    found = measure_perspectives(
+        network, x, torch.tensor([0, 1, 0, 1]), background=background, methods=["grad", "gradient_x_input"], removals=30
+    )
+    assert found["gradient_x_input"].infidelity.mean == pytest.approx(0, abs=1e-6)
+    assert found["grad"].infidelity.mean > 0.1
+    assert found["grad"].sensitivity.mean == pytest.approx(0, abs=1e-9)
+    assert found["gradient_x_input"].sensitivity.mean > 0
+    assert found["constant"].sensitivity.mean == 0
+    assert found["constant"].sparsity.mean == pytest.approx(0)
+    assert found["random"].sensitivity.mean > 1
+    with pytest.raises(InputError, match="expected images"):
+        measure_perspectives(network, x.flatten(1), torch.zeros(4), background=background)
+    with pytest.raises(InputError, match="not measured"):
+        found["lime"]
+
+
+def test_squares_are_squares():
+    masks = random_squares(200, (9, 12), np.random.default_rng(0)).reshape(200, 9, 12)
+    for mask in masks:
+        rows, columns = mask.any(1).sum(), mask.any(0).sum()
+        assert rows == columns
+        assert mask.sum() == rows * columns
+        assert 1 <= rows <= 3
+    assert len({int(mask.sum()) for mask in masks}) == 3
+
+
+def test_the_section_ranks_the_explainers_from_each_side(tmp_path, monkeypatch):
+    subject = Subject(
+        "small",
+        nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval(),
+        one_task(tasks.load("split-digits", scenario="class")),
+        0.5,
+    )
+    x, y = subject.samples(4)
+    methods = ["grad", "gradient_x_input", "integrated_gradients"]
+    bias = measure_bias(subject.network, x, y, background=subject.background(5), methods=methods, permutations=20)
+    monkeypatch.setattr(perspectives, "lenet_bias", lambda _: (subject, bias))
+    monkeypatch.setattr(perspectives, "SETTINGS", perspectives.Settings(3, 40, 2, 0.02, 10))
+    shown: list[Any] = []
+    drawn = figures.rank_lines
+
+    def watched(names, ways):
+        shown.append((names, ways))
+        return drawn(names, ways)
+
+    monkeypatch.setattr(figures, "rank_lines", watched)
+    text = perspectives.run(Place(None, tmp_path, tmp_path, lambda *_: None))
+    found = measure_perspectives(
+        subject.network,
+        subject.samples(3)[0],
+        subject.samples(3)[1],
+        background=subject.background(BACKGROUND),
+        methods=methods,
+        removals=40,
+        perturbations=2,
+        budget=10,
+    )
+    row = next(line for line in text.splitlines() if line.startswith("| GI |"))
+    assert f"{bias['gradient_x_input'].overall.mean:.4f}" in row
+    assert f"{found['gradient_x_input'].infidelity.mean:.4f}" in row
+    assert f"{found['gradient_x_input'].sparsity.mean:.4f}" in row
+    tau = metrics.rank_agreement(
+        [bias[name].overall.mean for name in methods], [found[name].infidelity.mean for name in methods]
+    ).tau
+    own = next(line for line in text.splitlines() if line.startswith("| bias |"))
+    assert own.split("|")[3].strip() == f"{tau:+.2f}"
+    names, ways = shown[0]
+    assert names == ["Grad", "GI", "IG"]
+    assert ways["sparsity"] == pytest.approx([-found[name].sparsity.mean for name in methods])
+    sparsest = max(methods, key=lambda name: found[name].sparsity.mean)
+    assert f"{names[methods.index(sparsest)]} by sparsity" in text
+
+
+def test_rank_lines_put_the_lowest_on_top():
+    figure = figures.rank_lines(["a", "b", "c"], {"one": [3.0, 1.0, 2.0], "two": [1.0, float("nan"), 0.5]})
+    lines = {line.get_label(): np.asarray(line.get_ydata(), dtype=float) for line in figure.axes[0].lines}
+    assert lines["a"].tolist() == [3, 2]
+    assert lines["c"].tolist() == [2, 1]
+    assert lines["b"][0] == 1
+    assert np.isnan(lines["b"][1])

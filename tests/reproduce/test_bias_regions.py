@@ -1,0 +1,192 @@
+"""Masking, planted regions and patterns: what a region is worth, by hand, on exact games and end to end."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure import explain, metrics
+from perdure.base.errors import InputError
+from perdure.learners import Training
+from perdure.reproduce.bias import metrics as bias_metrics
+from perdure.reproduce.bias import planted_data as planted
+from perdure.reproduce.bias.example_set import look_at, rows_looked_at
+from perdure.reproduce.bias.experiment import run_experiment
+from perdure.reproduce.bias.experiments import irrelevant_region, masking, planted_pattern
+from perdure.reproduce.bias.networks import trained
+from tests.helpers.bias_network import pictures_benchmark, place_at, tiny_subject
+
+
+def game(coalitions):
+    """Three players: alone 1, 2 and 3; the first two together 4 more, all three 12 more."""
+    c = np.asarray(coalitions, dtype=float)
+    return c @ [1.0, 2.0, 3.0] + 4 * c[:, 0] * c[:, 1] + 12 * c.prod(axis=1)
+
+
+def test_masking_gives_an_interaction_to_whom_is_masked_first():
+    solved = explain.exact_shapley(game, 3)
+    found = explain.masked_in_order(solved, [1, 0, 2])
+    # The second goes first and takes both interactions whole; the first and the third are left with what they are alone.
+    assert found.drops == pytest.approx([1, 2 + 4 + 12, 3])
+    assert found.given == pytest.approx(found.drops)
+    assert found.alone == pytest.approx([1, 2, 3])
+    assert found.shapley == pytest.approx([1 + 2 + 4, 2 + 2 + 4, 3 + 4])
+    assert found.displaced == pytest.approx((6 + 10 + 4) / (7 + 8 + 7))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 7))
+def test_remark_1_on_random_games(seed, players):
+    rng = np.random.default_rng(seed)
+    outputs = rng.normal(size=1 << players)
+    solved = explain.exact_shapley(lambda rows: outputs[rows @ (1 << np.arange(players))], players)
+    order = rng.permutation(players).tolist()
+    found = explain.masked_in_order(solved, order)
+    assert found.mismatch < 1e-9
+    for place, player in enumerate(order):
+        earlier = set(order[:place])
+        by_sets = sum(
+            value for members, value in solved.dividends.items() if player in members and not members & earlier
+        )
+        assert found.drops[player] == pytest.approx(by_sets, abs=1e-9)
+    assert found.drops.sum() == pytest.approx(outputs[-1] - outputs[0])
+
+
+def test_masking_refuses_orders_that_are_none():
+    with pytest.raises(InputError, match="order: expected each of the players 0 to 2 once"):
+        explain.masked_in_order(explain.exact_shapley(game, 3), [0, 1, 1])
+
+
+def test_additive_games_are_not_displaced():
+    solved = explain.exact_shapley(lambda rows: rows @ np.array([1.0, -2.0, 3.0]), 3)
+    found = masking.displacement([solved], np.array([[3.0, 1.0, 2.0]]))
+    assert found.first_to_last == pytest.approx([0], abs=1e-12)
+    assert masking.remark_mismatch(3, 5, 0) < 1e-12
+    steep = masking.displacement([explain.exact_shapley(game, 3)], np.array([[2.0, 3.0, 1.0]]))
+    assert steep.first_to_last == pytest.approx([20 / 22])
+    assert steep.last_to_first == pytest.approx([(2 + 6 + 8) / 22])
+
+
+def test_relative_attribution_hand_worked():
+    values = np.array([[1.0, -3.0, 2.0], [0.0, 5.0, -1.0], [0.0, 0.0, 0.0]])
+    found = bias_metrics.relative_attribution(values, [1, 0, 2])
+    assert found[:2] == pytest.approx([3 / 2, 0])
+    assert math.isnan(found[2])
+    with pytest.raises(InputError, match="one player from 0 to 2"):
+        bias_metrics.relative_attribution(values, [3, 0, 0])
+
+
+def test_share_inside_and_its_correction_for_noise():
+    values, inside = np.array([[2.0, -2.0, 1.0]]), np.array([[True, False, False]])
+    assert bias_metrics.share_inside(values, inside) == pytest.approx([0.4])
+    # Two halves that disagree about the third's sign leave (|.5| * -1 + |-.3| * 1) / 2 ... by hand: 2, 2 and -.4.
+    halves = np.array([[[2.0, -2.0, 0.5]], [[2.0, -2.0, -0.3]]])
+    assert bias_metrics.share_inside(values, inside, halves) == pytest.approx([2 / (2 + 2 - 0.4)])
+    rng = np.random.default_rng(0)
+    truth = np.zeros((200, 100))
+    truth[:, :10] = 1.0
+    parts = truth + rng.normal(scale=0.1, size=(2, 200, 100))
+    region = truth > 0
+    plain = bias_metrics.share_inside(parts.mean(axis=0), region).mean()
+    assert plain < 0.75
+    assert bias_metrics.share_inside(parts.mean(axis=0), region, parts).mean() == pytest.approx(1, abs=0.03)
+    with pytest.raises(InputError, match="inside: its shape"):
+        bias_metrics.share_inside(values, [[True]])
+    with pytest.raises(InputError, match="parts: expected two"):
+        bias_metrics.share_inside(values, inside, np.ones((3, 1, 3)))
+
+
+def test_region_distributions_know_a_gaussian_and_equal_spread():
+    rng = np.random.default_rng(1)
+    good = bias_metrics.region_distributions(rng.normal(size=(3, 80, 25)))
+    assert good.variance == pytest.approx(1, rel=0.1)
+    assert np.abs(good.excess_kurtosis).max() < 0.4
+    assert good.normal_p.min() > 0.01
+    assert good.distance.max() < 0.03
+    assert min(good.levene_p, good.friedman_p) > 0.01
+    heavy = rng.standard_t(3, size=(3, 80, 25)) * np.array([1.0, 1.0, 2.0])[:, None, None]
+    bad = bias_metrics.region_distributions(heavy)
+    assert bad.excess_kurtosis.min() > 1
+    assert max(bad.levene_p, bad.friedman_p) < 1e-6
+    assert bad.variance == pytest.approx(heavy.reshape(3, -1).var(axis=1, ddof=1))
+    with pytest.raises(InputError, match="at least 3 of each"):
+        bias_metrics.region_distributions(np.ones((2, 5, 5)))
+    with pytest.raises(InputError, match="region 0 is constant"):
+        bias_metrics.region_distributions(np.ones((3, 5, 5)))
+
+
+def test_patches_come_from_another_class_and_nothing_else_changes():
+    before = pictures_benchmark(30)
+    found = planted.paste_other_class(before, 4, seed=0)
+    old, new = before.tasks[0].test, found.benchmark.tasks[0].test
+    inside = found.inside(np.arange(30)).reshape(30, 8, 8)
+    assert (inside.sum(axis=(1, 2)) == 4).all()
+    assert (new.y == old.y).all()
+    for row in range(30):
+        assert (new.x[row][:, ~inside[row]] == old.x[row][:, ~inside[row]]).all()
+        top, left = found.corners[row]
+        assert top % 2 == left % 2 == 0
+        # Pictures of class 0 are at most 79 bright, those of class 1 at least 60 and up to 139.
+        patch = new.x[row][:, inside[row]]
+        assert (patch < 80).all() if new.y[row] else (patch >= 60).all()
+
+
+def test_the_pattern_decides_the_class():
+    found = planted.plant_pattern(pictures_benchmark(30), 4, seed=0)
+    test = found.benchmark.tasks[0].test
+    assert found.benchmark.outputs == 2
+    assert sorted(test.y) == [0] * 15 + [1] * 15
+    inside = found.inside(np.arange(30)).reshape(30, 8, 8)
+    assert (inside.sum(axis=(1, 2)) == 16 * test.y).all()
+    patches = [test.x[row][:, inside[row]] for row in range(30) if test.y[row]]
+    assert all((one == patches[0]).all() for one in patches)
+    assert len(np.unique(patches[0])) > 1
+
+
+def test_planting_refuses():
+    two = pictures_benchmark(10, classes=1)
+    with pytest.raises(InputError, match="found one class"):
+        planted.paste_other_class(two, 4, 0)
+
+
+def test_masking_experiment(tmp_path, monkeypatch):
+    subject, place = tiny_subject(), place_at(tmp_path)
+    small = masking.Settings(2, 20, (5, 20), (0.0, 0.5), 2, 2, 3, 4, ("gradient_x_input",))
+    monkeypatch.setattr(masking, "SETTINGS", small)
+    monkeypatch.setattr(masking, "lenet", lambda _: subject)
+    run_experiment(masking.EXPERIMENT, place)
+    text = (place.out / "sections" / "bias-masking.md").read_text()
+    drops = look_at(place, subject, 2).marginals(20)
+    medians = [float(np.median(metrics.context_instability(own).median)) for own in drops]
+    assert f"| {np.mean(medians):.3g} [" in text
+    solved = look_at(place, subject, 2, 2).exact()
+    own = masking.displacement(solved, np.stack([one.values for one in solved])).first_to_last
+    assert f"| by the Shapley values themselves | {own.mean():.2g} [" in text
+    assert "So the remark holds" in text
+    assert (place.pictures / "bias-masking.png").stat().st_size > 5_000
+
+
+def test_planted_experiments(tmp_path, monkeypatch):
+    place = place_at(tmp_path)
+    short = Training(epochs=1, batch_size=8)
+    small = irrelevant_region.Settings(4, 2, 2, short, "mlp5")
+    for module, chosen in (
+        (irrelevant_region, small),
+        (planted_pattern, planted_pattern.Settings(6, 8, 4, 1, short, "mlp5")),
+    ):
+        monkeypatch.setattr(module, "SETTINGS", chosen)
+        monkeypatch.setattr(module, "cifar10", lambda _: pictures_benchmark(40))
+        run_experiment(module.EXPERIMENT, place)
+        assert (place.pictures / f"{module.EXPERIMENT.name}.png").stat().st_size > 2_000
+    text = (place.out / "sections" / "bias-irrelevant-region.md").read_text()
+    made = planted.paste_other_class(pictures_benchmark(40), 2, 0)
+    subject = trained(place, "mlp5", made.benchmark, short, label="lenet-pasted")
+    values = np.stack([one.values for one in look_at(place, subject, 4, 2).exact()])
+    regions = made.corners[rows_looked_at(subject, 4)] // 4 @ [2, 1]
+    assert f"| ours | {bias_metrics.relative_attribution(values, regions).mean():.3g} [" in text
+    assert "| paper | 1.0336 |" in text
+    pattern = (place.out / "sections" / "bias-planted-pattern.md").read_text()
+    assert "| paper | 0.898 |" in pattern
+    assert "The pattern covers 25.0 % of a picture" in pattern

@@ -40,7 +40,7 @@ def test_equals_the_formula_written_slowly(ties):
     for i, share in enumerate(found.shares):
         for j, side in enumerate(found.sides):
             expected = [slow_bias(one, other, share, side) for one, other in zip(a, anchor, strict=True)]
-            assert found.samples[:, i, j] == pytest.approx(expected)
+            assert found.per_example[:, i, j] == pytest.approx(expected)
             assert found.mean[i, j] == pytest.approx(np.mean(expected))
             assert metrics.attribution_bias(a, anchor, share, side) == pytest.approx(np.mean(expected))
             assert found.stderr[i, j] == pytest.approx(np.std(expected, ddof=1) / 3)
@@ -76,7 +76,7 @@ def test_degenerate_maps_are_counted_and_set_aside():
     found = metrics.attribution_biases(a, anchor)
     assert found.degenerate == 2
     assert found.mean == pytest.approx(expected)
-    assert np.isnan(found.samples[:2]).all()
+    assert np.isnan(found.per_example[:2]).all()
     alone = metrics.attribution_bias(np.zeros((2, 3)), np.ones((2, 3)))
     assert math.isnan(alone)
     assert "zero everywhere" in (metrics.reason(alone) or "")
@@ -119,7 +119,7 @@ def test_several_methods_are_judged_at_once_as_one_by_one():
         split = together.of_method(place)
         for name in ("mean", "corrected", "stderr", "sampling_stderr", "floor"):
             assert getattr(split, name) == pytest.approx(getattr(alone, name))
-        assert split.samples == pytest.approx(alone.samples, nan_ok=True)
+        assert split.per_example == pytest.approx(alone.per_example, nan_ok=True)
         assert split.degenerate == alone.degenerate
 
 

@@ -84,7 +84,7 @@ def test_empty_sets_are_missing_with_the_reason():
     assert "S!= is empty" in found.reco_rate.reason
     assert math.isnan(found.p_value)
     assert found.mege.mean == pytest.approx(0.4)
-    assert metrics.retraining_scores([], []).samples == 0
+    assert metrics.retraining_scores([], []).examples == 0
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_samples_are_drawn_and_not_distances():
     assert width["c"] == pytest.approx(width["1"], rel=0.25)
     assert width["n"] < 0.5 * width["c"]
     assert clustered.p_value == pytest.approx(once.p_value, abs=0.06)
-    assert clustered.samples == 40
-    assert naive.samples == 320
+    assert clustered.examples == 40
+    assert naive.examples == 320
 
 
 def test_under_the_null_small_p_values_of_clustered_distances_are_rare():

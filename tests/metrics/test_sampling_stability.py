@@ -42,7 +42,7 @@ def test_anchor_values_and_bias_are_one_formula():
     beta = metrics.anchor_values(maps, shapley)
     own = np.stack([metrics.anchor_values(one, one) for one in maps])
     bias = metrics.attribution_biases(maps, shapley)
-    assert np.abs(own - beta) == pytest.approx(bias.samples)
+    assert np.abs(own - beta) == pytest.approx(bias.per_example)
     top = metrics.chosen_players(maps[0, 0], 0.1)
     assert beta[0, 0, 0, 0] == pytest.approx(shapley[0, top].sum() / (2 * np.linalg.norm(shapley[0])))
     low = metrics.chosen_players(maps[0, 0], 0.1, "bottom")

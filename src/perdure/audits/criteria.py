@@ -4,89 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perdure import metrics
 from perdure.audits.results import MEASURES, Audit, LearnerAudit
 from perdure.base.errors import InputError
-from perdure.metrics import CRITERIA, Interval, Missing, interval
-from perdure.record import Cost, Measurements
+from perdure.metrics import CRITERIA, Interval, compute_metrics, interval
+from perdure.record import Measurements
 
-WINDOW = 10
 Weights = str | Mapping[str, float]
 _ALL_WEIGHTS: Mapping[str, Weights] = {name: name for name in ("W1", "W2", "W3")}
 
 
 def measure_run(run: Measurements, count_teachers: bool = False) -> dict[str, float]:
-    """Return every measure of one run; what cannot be computed is `Missing` with its reason."""
-    table, visits = run.table, run.curriculum
-    if run.is_reference:
-        reference = Missing("joint training is a reference row, not a sequence of tasks")
-        names = ("forgetting", "min_accuracy", "worst_case_accuracy", "backward_transfer", *CRITERIA)
-        return {"average_accuracy": float(table[-1].mean()), **dict.fromkeys(names, reference)}
+    """Return every registered metric of one run; a metric that cannot be computed is `Missing` with its reason.
+
+    ``count_teachers`` adds the parameters of frozen old networks to the model size.
+    """
+    if count_teachers and run.cost is not None:
+        run = replace(run, cost=replace(run.cost, kept=run.cost.kept + run.cost.teachers))
     try:
-        return {
-            "average_accuracy": metrics.average_accuracy(table, visits),
-            "forgetting": metrics.average_forgetting(table, curriculum=visits),
-            **_stability_gap(run),
-            "backward_transfer": metrics.backward_transfer(table, curriculum=visits),
-            "A": metrics.accuracy(table, visits),
-            "REM": metrics.remembering(table, visits),
-            "BWT+": metrics.positive_backward_transfer(table, visits),
-            "FWT": metrics.forward_transfer(table, curriculum=visits),
-            **_efficiency(run, count_teachers),
-        }
+        values = compute_metrics(run)
     except InputError as error:
         raise InputError(f"{run.run}: {error}") from None
-
-
-def _stability_gap(run: Measurements) -> dict[str, float]:
-    if run.evaluations is None:
-        return {
-            "min_accuracy": metrics.min_accuracy(run.table, run.curriculum),
-            "worst_case_accuracy": metrics.worst_case_accuracy(run.table, run.curriculum),
-        }
-    values, trained = run.evaluations.values, run.evaluations.trained
-    return {
-        "min_accuracy": metrics.min_accuracy(values, trained),
-        "worst_case_accuracy": metrics.worst_case_accuracy(values, trained),
-        "windowed_forgetting": metrics.windowed_forgetting(values, WINDOW),
-        "windowed_plasticity": metrics.windowed_plasticity(values, WINDOW),
-    }
-
-
-def _efficiency(run: Measurements, count_teachers: bool) -> dict[str, float]:
-    cost = run.cost
-    if cost is None:
-        return dict.fromkeys(("MS", "SSS", "CE"), Missing("no costs were given"))
-    if len(cost.parameters) != len(run.table):
-        raise InputError(f"costs for {len(cost.parameters)} steps, accuracies after {len(run.table)}")
-    sizes = cost.parameters + cost.kept + (cost.teachers if count_teachers else 0)
-    return {
-        "MS": _when_known(lambda: metrics.model_size_efficiency(sizes), sizes, "the number of parameters"),
-        "SSS": _storage(run.lifetime_bits, cost),
-        "CE": _when_known(
-            lambda: metrics.computational_efficiency(cost.operations, cost.passes),
-            cost.operations + cost.passes,
-            "operations and passes",
-        ),
-    }
-
-
-def _storage(lifetime_bits: float | None, cost: Cost) -> float:
-    if lifetime_bits is None:
-        return Missing("the storage of all training data (lifetime_bits) was not given")
-    return _when_known(
-        lambda: metrics.sample_storage_efficiency(cost.memory_bits, lifetime_bits), cost.memory_bits, "the stored bits"
-    )
-
-
-def _when_known(compute: Callable[[], float], needed: NDArray[np.float64], what: str) -> float:
-    if np.isnan(needed).any():
-        return Missing(f"{what} were not measured at every step" if what.endswith("s") else f"{what} was not measured")
-    return compute()
+    if not run.is_reference:
+        return values
+    # Audit files list the criteria of a reference last, in the order of CRITERIA.
+    return {name: values[name] for name in (*(name for name in values if name not in CRITERIA), *CRITERIA)}
 
 
 def audit_runs(
@@ -151,7 +97,7 @@ def _audit_learner(
             name: interval([metrics.cl_score(values, vector, renormalise) for values in criteria], bounds=(0, 1))
             for name, vector in weights.items()
         },
-        stability={name: _stability(criteria, vector, renormalise) for name, vector in weights.items()},
+        cl_stability={name: _cl_stability(criteria, vector, renormalise) for name, vector in weights.items()},
         tasks=first.task_names or tuple(str(i + 1) for i in range(first.table.shape[1])),
         curriculum=first.curriculum,
         complete=all(run.complete for run in runs),
@@ -182,7 +128,7 @@ def _progress(runs: Sequence[Measurements]) -> dict[str, tuple[Interval, ...]]:
     }
 
 
-def _stability(criteria: Sequence[Mapping[str, float]], vector: Weights, renormalise: bool) -> Interval:
+def _cl_stability(criteria: Sequence[Mapping[str, float]], vector: Weights, renormalise: bool) -> Interval:
     """CL_stability is one number of all runs together, so it has no interval of its own."""
     value = metrics.cl_stability(criteria, vector, renormalise)
     return Interval(value, math.nan, math.nan, len(criteria), "none", metrics.reason(value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from perdure.base.json_values import (
     matrix_to_json,
     number_of,
 )
-from perdure.metrics import Interval
+from perdure.metrics import METRICS, Interval
 
 SCHEMA = 3
 FILE = "audit.json"
@@ -34,7 +34,7 @@ FILE = "audit.json"
 
 @dataclass(frozen=True)
 class Measure:
-    """How to read a number: its printed name, whether higher is better, and one line that says what it is."""
+    """How to read a number: its printed name, its direction, a one-line description and its possible range."""
 
     label: str
     higher_is_better: bool
@@ -42,36 +42,37 @@ class Measure:
     bounds: tuple[float, float] = (0.0, 1.0)
 
 
-MEASURES: Mapping[str, Measure] = {
-    "average_accuracy": Measure("average accuracy", True, "mean accuracy after the last step, over the tasks trained"),
-    "forgetting": Measure(
-        "forgetting", False, "drop from the best earlier accuracy to the last, over old tasks", (-1, 1)
-    ),
-    "min_accuracy": Measure("lowest accuracy", True, "lowest accuracy on each old task after its training, averaged"),
-    "worst_case_accuracy": Measure(
-        "worst-case accuracy", True, "the current task and the worst moments of the old ones"
-    ),
-    "windowed_forgetting": Measure("WF10", False, "largest drop of a task within 10 evaluations, averaged over tasks"),
-    "windowed_plasticity": Measure("WP10", True, "largest rise of a task within 10 evaluations, averaged over tasks"),
-    "backward_transfer": Measure(
-        "BWT", True, "change of earlier tasks' accuracy by later ones, at every step (GEM's: last step only)", (-1, 1)
-    ),
-    "A": Measure("A", True, "accuracy on all tasks seen so far, averaged over time"),
-    "REM": Measure("REM", True, "remembering: 1 minus the negative backward transfer"),
-    "BWT+": Measure("BWT+", True, "positive backward transfer"),
-    "FWT": Measure("FWT", True, "accuracy on tasks before they are trained, no baseline taken off"),
-    "MS": Measure("MS", True, "model size efficiency"),
-    "SSS": Measure("SSS", True, "sample storage efficiency"),
-    "CE": Measure("CE", True, "computational efficiency; 1 up to ten passes over a task"),
+_SHAPC_MEASURES = {
     "shapc_mean": Measure("SHAPC-Mean", True, "consistency of the reasons for decisions, sampling noise included"),
-    "shapc_var": Measure("SHAPC-Var", False, "spread of SHAPC over samples, divided by its mean", (0, math.inf)),
+    "shapc_var": Measure("SHAPC-Var", False, "spread of SHAPC over examples, divided by its mean", (0, math.inf)),
     "shapc_calibrated": Measure(
         "calibrated SHAPC",
         True,
-        "from chance (0) to the consistency noise leaves of equal reasons (1)",
+        "consistency on a scale from chance (0) to identical reasons (1)",
         (-math.inf, math.inf),
     ),
 }
+
+
+class _Measures(Mapping[str, Measure]):
+    """The registered metrics in order, then the SHAPC scores. Read from the registry when used, so plug-ins load late."""
+
+    def __getitem__(self, name: str) -> Measure:
+        if name in _SHAPC_MEASURES:
+            return _SHAPC_MEASURES[name]
+        if name not in METRICS:
+            raise KeyError(name)
+        metric = METRICS.get(name)
+        return Measure(metric.label, metric.higher_is_better, metric.meaning, metric.bounds)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*METRICS.entries(), *_SHAPC_MEASURES))
+
+    def __len__(self) -> int:
+        return len(METRICS.entries()) + len(_SHAPC_MEASURES)
+
+
+MEASURES: Mapping[str, Measure] = _Measures()
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class LearnerAudit:
     runs: tuple[str, ...]
     measures: dict[str, Interval]
     scores: dict[str, Interval]
-    stability: dict[str, Interval]
+    cl_stability: dict[str, Interval]
     tasks: tuple[str, ...]
     curriculum: tuple[int, ...]
     table: NDArray[np.float64]
@@ -127,9 +128,9 @@ class Audit:
     """The weight vectors behind the scores."""
     provenance: tuple[RunProvenance, ...] = ()
     """Where each run comes from; empty for numbers that came without a record."""
-    latent: tuple[LatentProperties, ...] = ()
+    clamp: tuple[LatentProperties, ...] = ()
     """CLAMP's properties, one fit for each benchmark, where they were asked for."""
-    stability: tuple[ShapcResult, ...] = ()
+    shapc: tuple[ShapcResult, ...] = ()
     """SHAPC of each run, if it was asked for."""
     differences: tuple[LearnerDifference, ...] = ()
     """Which learner decides more stably, pair by pair."""
@@ -155,7 +156,7 @@ class Audit:
                 label = MEASURES[name].label if name in MEASURES else name
                 found.setdefault(why, {}).setdefault(entry.learner, []).append(label)
             if len(entry.runs) == 1:
-                unknown = [f"CL_stability {name}" for name in entry.stability]
+                unknown = [f"CL_stability {name}" for name in entry.cl_stability]
                 found.setdefault("stability needs at least two runs", {})[entry.learner] = unknown
         return found
 
@@ -174,8 +175,8 @@ class Audit:
             "left_out": self.left_out,
             "weights": self.weights,
             "provenance": [run.to_json() for run in self.provenance],
-            "latent": [part.to_json() for part in self.latent],
-            "stability": [result.to_json() for result in self.stability],
+            "latent": [part.to_json() for part in self.clamp],
+            "stability": [result.to_json() for result in self.shapc],
             "differences": [difference.to_json() for difference in self.differences],
             "trust": [findings.to_json() for findings in self.trust],
         }
@@ -195,8 +196,8 @@ class Audit:
             left_out=value["left_out"],
             weights=value.get("weights", {}),
             provenance=tuple(RunProvenance(**run) for run in value.get("provenance", [])),
-            latent=tuple(LatentProperties.from_json(part) for part in value.get("latent", [])),
-            stability=tuple(ShapcResult.from_json(result) for result in value.get("stability", ())),
+            clamp=tuple(LatentProperties.from_json(part) for part in value.get("latent", [])),
+            shapc=tuple(ShapcResult.from_json(result) for result in value.get("stability", ())),
             differences=tuple(LearnerDifference.from_json(entry) for entry in value.get("differences", ())),
             trust=tuple(TrustFindings.from_json(findings) for findings in value.get("trust", ())),
         )

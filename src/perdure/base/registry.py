@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 
 Entry = TypeVar("Entry")
 
@@ -40,13 +40,18 @@ class Registry(Generic[Entry]):
         if name not in self._entries:
             self._load()
         if name not in self._entries:
-            raise InputError(f"{self.kind}: unknown name {name!r}, {nearest(name, self.names())}")
+            raise InputError(f"{self.kind}: unknown name {name!r}, {suggest(name, self.names())}")
         return self._entries[name]
 
     def names(self) -> list[str]:
         """Return all names, sorted."""
         self._load()
         return sorted(self._entries)
+
+    def entries(self) -> dict[str, Entry]:
+        """Return all entries by name, in the order of their registration."""
+        self._load()
+        return dict(self._entries)
 
     def summaries(self) -> dict[str, str]:
         """Return a one-line description of each entry, by name."""

@@ -1,6 +1,6 @@
-"""Numbers from numbers: pure functions on arrays, numpy and scipy only."""
+"""Metrics of continual learners: pure functions of arrays, with numpy and scipy only."""
 
-from perdure.metrics import lifelong
+from perdure.metrics import lifelong, run_metrics
 from perdure.metrics.accuracy_matrix import (
     Intransigence,
     accuracy,
@@ -24,6 +24,7 @@ from perdure.metrics.missing import Missing, reason
 from perdure.metrics.paired_tests import Difference, holm, paired_difference
 from perdure.metrics.rank_correlation import MapAgreement, RankCorrelation, map_agreement, rank_correlation
 from perdure.metrics.ranks import Correlation, RankAgreement, RankMatrix, correlation, rank_agreement, rank_matrix
+from perdure.metrics.registry import METRICS, Metric, RunNumbers, compute_metrics, metric
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.sampling_stability import (
     ContextInstability,
@@ -57,6 +58,7 @@ from perdure.metrics.stability_gap import (
 
 __all__ = [
     "CRITERIA",
+    "METRICS",
     "WEIGHTS",
     "Bias",
     "ContextInstability",
@@ -67,12 +69,14 @@ __all__ = [
     "Interval",
     "Intransigence",
     "MapAgreement",
+    "Metric",
     "Missing",
     "PairScores",
     "RankAgreement",
     "RankCorrelation",
     "RankMatrix",
     "RetrainingScores",
+    "RunNumbers",
     "SamplingDistribution",
     "ShapcSummary",
     "StabilityCurve",
@@ -89,6 +93,7 @@ __all__ = [
     "cl_score",
     "cl_stability",
     "computational_efficiency",
+    "compute_metrics",
     "context_instability",
     "correlation",
     "criteria_correlation",
@@ -102,6 +107,7 @@ __all__ = [
     "map_agreement",
     "mege",
     "mege_distance",
+    "metric",
     "min_accuracy",
     "model_size_efficiency",
     "pair_scores",
@@ -114,6 +120,7 @@ __all__ = [
     "reco",
     "remembering",
     "retraining_scores",
+    "run_metrics",
     "sample_storage_efficiency",
     "sampling_distribution",
     "shapc",

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
-from perdure.metrics.missing import Missing
+from perdure.metrics.missing import FloatArray, Missing, as_floats
 
 Curriculum = Sequence[int]
 

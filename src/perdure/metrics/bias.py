@@ -10,9 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, nearest
-from perdure.metrics.arrays import FloatArray, as_floats
-from perdure.metrics.missing import Missing
+from perdure.base.errors import InputError, suggest
+from perdure.metrics.missing import FloatArray, Missing, as_floats
 
 Side = Literal["top", "bottom"]
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -37,7 +36,7 @@ class Bias:
     """Of the mean, from the sampling of the Shapley values alone: what other permutations would change; NaN if not given."""
     floor: FloatArray
     """What a map without any bias would score at this sampling noise; NaN if the noise was not given."""
-    samples: FloatArray
+    per_example: FloatArray
     shares: tuple[float, ...]
     sides: tuple[Side, ...]
     degenerate: int | NDArray[np.int64]
@@ -45,7 +44,7 @@ class Bias:
 
     def of_method(self, place: int) -> Bias:
         """Return the bias of one method when several were judged at once."""
-        names = ("mean", "corrected", "stderr", "sampling_stderr", "floor", "samples")
+        names = ("mean", "corrected", "stderr", "sampling_stderr", "floor", "per_example")
         counts = np.atleast_1d(np.asarray(self.degenerate))
         return replace(self, **{name: getattr(self, name)[place] for name in names}, degenerate=int(counts[place]))
 
@@ -96,7 +95,7 @@ def attribution_biases(
     counts = np.array([_count(share, a.shape[-1]) for share in shares])
     for side in sides:
         if side not in SIDES:
-            raise InputError(f"side: unknown name {side!r}, {nearest(str(side), list(SIDES))}")
+            raise InputError(f"side: unknown name {side!r}, {suggest(str(side), list(SIDES))}")
     errors = None if stderr is None else _errors(stderr, anchor.shape)
     square = np.square(anchor).sum(axis=-1)
     usable = (np.abs(a).max(axis=-1) > 0) & (square > 0)
@@ -121,7 +120,7 @@ def attribution_biases(
         stderr=_stderr(plain, size),
         sampling_stderr=np.sqrt(_over(np.square(spread), size * size, known & told)),
         floor=_over(spread * math.sqrt(2 / math.pi), size, known & told),
-        samples=plain,
+        per_example=plain,
         shares=tuple(shares),
         sides=tuple(sides),
         degenerate=int((~usable).sum()) if a.ndim == 2 else (~usable).sum(axis=-1).astype(np.int64),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
+from perdure.metrics.missing import FloatArray, as_floats
 
 
 def model_size_efficiency(sizes: Any) -> float:

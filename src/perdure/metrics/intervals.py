@@ -10,8 +10,7 @@ import numpy as np
 from scipy import stats
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
-from perdure.metrics.missing import Missing, reason
+from perdure.metrics.missing import FloatArray, Missing, as_floats, reason
 
 FEW_RUNS = 10
 RESAMPLES = 2000

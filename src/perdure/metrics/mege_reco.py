@@ -11,9 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, nearest
-from perdure.metrics.arrays import FloatArray
-from perdure.metrics.missing import Missing
+from perdure.base.errors import InputError, suggest
+from perdure.metrics.missing import FloatArray, Missing
 
 Variant = Literal["precision", "rate"]
 NO_SAME = "S= is empty: no sample was classified correctly by both models of a pair"
@@ -51,7 +50,7 @@ def reco(same: Any, different: Any, variant: Variant = "precision") -> float:
     statistic. An empty set is Missing, and so is the precision form when all distances are equal.
     """
     if variant not in get_args(Variant):
-        raise InputError(f"variant: unknown name {variant!r}, {nearest(str(variant), list(get_args(Variant)))}")
+        raise InputError(f"variant: unknown name {variant!r}, {suggest(str(variant), list(get_args(Variant)))}")
     precision, rate = _best(as_distances(same, "same"), as_distances(different, "different"))
     return precision[0] if variant == "precision" else rate[0]
 

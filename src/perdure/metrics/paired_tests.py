@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
 from perdure.metrics.intervals import FEW_RUNS, RESAMPLES, Interval
+from perdure.metrics.missing import FloatArray, as_floats
 
 SampleTable = Mapping[int, FloatArray]
 AT_ONCE = 20_000

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
+from perdure.metrics.missing import FloatArray, as_floats
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
 from perdure.metrics.intervals import Interval
 from perdure.metrics.mege_reco import PairScores, as_distances, counts_up_to, pair_scores, reco_curves
-from perdure.metrics.missing import reason
+from perdure.metrics.missing import FloatArray, as_floats, reason
 from perdure.metrics.paired_tests import bootstrap_interval
 
 RESAMPLES = 1000
@@ -42,7 +41,7 @@ class RetrainingScores:
     reco_rate: Interval
     p_value: float
     permutations: int
-    samples: int
+    examples: int
 
 
 def retraining_scores(
@@ -64,12 +63,12 @@ def retraining_scores(
     count = len(near) + len(far) if owners is None else (int(owners.max()) + 1 if len(owners) else 0)
     if not count:
         empty = {name: _interval(name, getattr(plain, name), np.zeros(0), 0) for name in _BOUNDS}
-        return RetrainingScores(plain, **empty, p_value=math.nan, permutations=0, samples=0)
+        return RetrainingScores(plain, **empty, p_value=math.nan, permutations=0, examples=0)
     cells = _Cells.of(near, far, owners)
     draws = cells.resampled(rng)
     found = {name: _interval(name, getattr(plain, name), draws[name], count) for name in _BOUNDS}
     p_value, permutations = (math.nan, 0) if reason(plain.reco_rate) else cells.p_value(rng)
-    return RetrainingScores(plain, **found, p_value=p_value, permutations=permutations, samples=count)
+    return RetrainingScores(plain, **found, p_value=p_value, permutations=permutations, examples=count)
 
 
 _BOUNDS = {

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
 from perdure.metrics.bias import SHARES, Side, anchor_values
+from perdure.metrics.missing import FloatArray, as_floats
 
 
 def instability(repeats: Any) -> FloatArray:

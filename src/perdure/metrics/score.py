@@ -10,9 +10,8 @@ from types import MappingProxyType
 import numpy as np
 from scipy.stats import rankdata
 
-from perdure.base.errors import InputError, nearest
-from perdure.metrics.arrays import FloatArray
-from perdure.metrics.missing import Missing
+from perdure.base.errors import InputError, suggest
+from perdure.metrics.missing import FloatArray, Missing
 
 CRITERIA = ("A", "MS", "SSS", "CE", "BWT+", "REM", "FWT")
 
@@ -37,11 +36,11 @@ def weight_vector(weights: str | Mapping[str, float]) -> dict[str, float]:
     """Return the weight of each criterion: a named vector or a mapping, each weight in [0, 1], their sum 1."""
     if isinstance(weights, str):
         if weights not in WEIGHTS:
-            raise InputError(f"weights {weights!r} are not known; {nearest(weights, list(WEIGHTS))}")
+            raise InputError(f"weights {weights!r} are not known; {suggest(weights, list(WEIGHTS))}")
         return dict(WEIGHTS[weights])
     unknown = [name for name in weights if name not in CRITERIA]
     if unknown:
-        raise InputError(f"weights: {unknown[0]!r} is no criterion; {nearest(unknown[0], list(CRITERIA))}")
+        raise InputError(f"weights: {unknown[0]!r} is no criterion; {suggest(unknown[0], list(CRITERIA))}")
     vector = {name: float(weights.get(name, 0.0)) for name in CRITERIA}
     for name, weight in vector.items():
         if not 0 <= weight <= 1:
@@ -91,7 +90,7 @@ def cl_stability(
 def _known_criteria(criteria: Mapping[str, float]) -> dict[str, float]:
     unknown = [name for name in criteria if name not in CRITERIA]
     if unknown:
-        raise InputError(f"criteria: {unknown[0]!r} is no criterion; {nearest(unknown[0], list(CRITERIA))}")
+        raise InputError(f"criteria: {unknown[0]!r} is no criterion; {suggest(unknown[0], list(CRITERIA))}")
     for name, value in criteria.items():
         if not math.isnan(value) and not 0 <= value <= 1:
             raise InputError(f"criteria: {name} is {value:g}, outside [0, 1]")

@@ -10,9 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, nearest
-from perdure.metrics.arrays import FloatArray
-from perdure.metrics.missing import Missing
+from perdure.base.errors import InputError, suggest
+from perdure.metrics.missing import FloatArray, Missing
 
 Pair = tuple[int, int]
 Channels = Literal["average", "sum"]
@@ -57,7 +56,7 @@ def shapc_at_shares(
             raise InputError(f"top: expected a share above 0 and up to 1, got {share!r}")
     for word, known in ((channels, ("average", "sum")), (normalise, ("minmax", "range"))):
         if word not in known:
-            raise InputError(f"shapc: unknown option {word!r}, {nearest(str(word), list(known))}")
+            raise InputError(f"shapc: unknown option {word!r}, {suggest(str(word), list(known))}")
     if channels == "sum":
         first, second = first.sum(axis=1, keepdims=True), second.sum(axis=1, keepdims=True)
     count, _, size = first.shape
@@ -190,7 +189,7 @@ def summarise_shapc(
     without them a task is one class), and SHAPC-Var is the mean standard deviation divided by SHAPC-Mean.
     """
     if variant not in ("paper", "authors"):
-        raise InputError(f"variant: unknown name {variant!r}, {nearest(str(variant), ['paper', 'authors'])}")
+        raise InputError(f"variant: unknown name {variant!r}, {suggest(str(variant), ['paper', 'authors'])}")
     if not values:
         raise InputError("values: there is no pair of checkpoints; SHAPC needs a task and a later one")
     steps = 1 + max(t for _, t in values)

@@ -14,8 +14,7 @@ from scipy.ndimage import maximum_filter1d
 
 from perdure.base.errors import InputError
 from perdure.metrics.accuracy_matrix import AccuracyTable, check
-from perdure.metrics.arrays import FloatArray, as_floats
-from perdure.metrics.missing import Missing
+from perdure.metrics.missing import FloatArray, Missing, as_floats
 
 
 def min_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
+from perdure.metrics.missing import FloatArray, as_floats
 from perdure.reproduce.bias.metrics.regions import share_inside
 
 

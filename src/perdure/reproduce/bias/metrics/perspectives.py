@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
+from perdure.metrics.missing import FloatArray, as_floats
 
 
 def infidelity(predicted: Any, drops: Any) -> FloatArray:

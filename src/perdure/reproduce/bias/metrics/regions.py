@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
+from perdure.metrics.missing import FloatArray, as_floats
 
 
 def relative_attribution(values: Any, chosen: Any) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.metrics.arrays import FloatArray, as_floats
+from perdure.metrics.missing import FloatArray, as_floats
 
 
 def top_players(maps: Any, share: float) -> NDArray[np.bool_]:

@@ -1,0 +1,204 @@
+"""Built-in run metrics, in the order of tables and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perdure.metrics.accuracy_matrix import (
+    accuracy,
+    average_accuracy,
+    average_forgetting,
+    backward_transfer,
+    forward_transfer,
+    positive_backward_transfer,
+    remembering,
+)
+from perdure.metrics.efficiency import (
+    computational_efficiency,
+    model_size_efficiency,
+    sample_storage_efficiency,
+)
+from perdure.metrics.missing import FloatArray, Missing
+from perdure.metrics.registry import RunCosts, RunEvaluations, RunNumbers, metric
+from perdure.metrics.stability_gap import (
+    min_accuracy,
+    windowed_forgetting,
+    windowed_plasticity,
+    worst_case_accuracy,
+)
+
+WINDOW = 10
+"""Number of consecutive evaluations in windowed forgetting and windowed plasticity."""
+
+
+@metric(
+    "average_accuracy",
+    label="average accuracy",
+    meaning="mean accuracy over all trained tasks after the last step",
+    higher_is_better=True,
+    defined_for_references=True,
+)
+def _average_accuracy(run: RunNumbers) -> float:
+    if run.is_reference:
+        return float(run.table[-1].mean())
+    return average_accuracy(run.table, run.curriculum)
+
+
+@metric(
+    "forgetting",
+    label="forgetting",
+    meaning="drop from the best earlier accuracy to the final one, averaged over old tasks",
+    higher_is_better=False,
+    bounds=(-1, 1),
+)
+def _forgetting(run: RunNumbers) -> float:
+    return average_forgetting(run.table, curriculum=run.curriculum)
+
+
+@metric(
+    "min_accuracy",
+    label="lowest accuracy",
+    meaning="lowest accuracy on each old task after its training, averaged over old tasks",
+    higher_is_better=True,
+)
+def _min_accuracy(run: RunNumbers) -> float:
+    return min_accuracy(*_most_frequent_evaluations(run))
+
+
+@metric(
+    "worst_case_accuracy",
+    label="worst-case accuracy",
+    meaning="accuracy on the current task combined with the lowest accuracies on the old tasks",
+    higher_is_better=True,
+)
+def _worst_case_accuracy(run: RunNumbers) -> float:
+    return worst_case_accuracy(*_most_frequent_evaluations(run))
+
+
+def _most_frequent_evaluations(run: RunNumbers) -> tuple[FloatArray, Sequence[int]]:
+    """Return accuracies and the trained task of each row: within steps if measured, otherwise after each step."""
+    if run.evaluations is None:
+        return run.table, run.curriculum
+    return run.evaluations.values, run.evaluations.trained
+
+
+@metric(
+    "windowed_forgetting",
+    label="WF10",
+    meaning="largest drop in a task's accuracy within 10 evaluations, averaged over tasks",
+    higher_is_better=False,
+    needs="evaluations",
+)
+def _windowed_forgetting(run: RunNumbers) -> float:
+    return windowed_forgetting(_evaluations(run).values, WINDOW)
+
+
+@metric(
+    "windowed_plasticity",
+    label="WP10",
+    meaning="largest rise in a task's accuracy within 10 evaluations, averaged over tasks",
+    higher_is_better=True,
+    needs="evaluations",
+)
+def _windowed_plasticity(run: RunNumbers) -> float:
+    return windowed_plasticity(_evaluations(run).values, WINDOW)
+
+
+@metric(
+    "backward_transfer",
+    label="BWT",
+    meaning="change in accuracy on earlier tasks caused by later ones, averaged over all steps (GEM: last step only)",
+    higher_is_better=True,
+    bounds=(-1, 1),
+)
+def _backward_transfer(run: RunNumbers) -> float:
+    return backward_transfer(run.table, curriculum=run.curriculum)
+
+
+@metric("A", label="A", meaning="accuracy on all tasks seen so far, averaged over steps", higher_is_better=True)
+def _accuracy(run: RunNumbers) -> float:
+    return accuracy(run.table, run.curriculum)
+
+
+@metric(
+    "REM",
+    label="REM",
+    meaning="remembering: 1 minus the magnitude of negative backward transfer",
+    higher_is_better=True,
+)
+def _remembering(run: RunNumbers) -> float:
+    return remembering(run.table, run.curriculum)
+
+
+@metric("BWT+", label="BWT+", meaning="positive backward transfer, 0 if negative", higher_is_better=True)
+def _positive_backward_transfer(run: RunNumbers) -> float:
+    return positive_backward_transfer(run.table, run.curriculum)
+
+
+@metric(
+    "FWT",
+    label="FWT",
+    meaning="forward transfer: accuracy on tasks before they are trained, without a baseline",
+    higher_is_better=True,
+)
+def _forward_transfer(run: RunNumbers) -> float:
+    return forward_transfer(run.table, curriculum=run.curriculum)
+
+
+@metric(
+    "MS",
+    label="MS",
+    meaning="model size efficiency: 1 if the model does not grow",
+    higher_is_better=True,
+    needs="costs",
+)
+def _model_size_efficiency(run: RunNumbers) -> float:
+    cost = _costs(run)
+    sizes = cost.parameters + cost.kept
+    if np.isnan(sizes).any():
+        return Missing("the number of parameters was not measured at every step")
+    return model_size_efficiency(sizes)
+
+
+@metric(
+    "SSS",
+    label="SSS",
+    meaning="sample storage efficiency: 1 if no training example is stored",
+    higher_is_better=True,
+    needs="costs",
+)
+def _sample_storage_efficiency(run: RunNumbers) -> float:
+    memory_bits = _costs(run).memory_bits
+    if run.lifetime_bits is None:
+        return Missing("the size of all training data (lifetime_bits) was not given")
+    if np.isnan(memory_bits).any():
+        return Missing("the size of the stored examples was not measured at every step")
+    return sample_storage_efficiency(memory_bits, run.lifetime_bits)
+
+
+@metric(
+    "CE",
+    label="CE",
+    meaning="computational efficiency: 1 for up to ten passes over each task",
+    higher_is_better=True,
+    needs="costs",
+)
+def _computational_efficiency(run: RunNumbers) -> float:
+    cost = _costs(run)
+    if np.isnan(cost.operations + cost.passes).any():
+        return Missing("operations and passes were not measured at every step")
+    return computational_efficiency(cost.operations, cost.passes)
+
+
+def _evaluations(run: RunNumbers) -> RunEvaluations:
+    if run.evaluations is None:
+        raise ValueError("a metric of evaluations within steps was computed for a run without them")
+    return run.evaluations
+
+
+def _costs(run: RunNumbers) -> RunCosts:
+    if run.cost is None:
+        raise ValueError("a metric of costs was computed for a run without them")
+    return run.cost

@@ -1,17 +1,25 @@
-"""The one kind of error a user can mend: bad input, told in one line."""
+"""The error for invalid input, and helpers for its messages."""
 
 
 class InputError(ValueError):
-    """Something given to perdure is not usable.
+    """Raised when an argument, a file or an option is invalid.
 
-    The message is one line that names the place (file, cell, setting), what was found, what was expected and what to do.
-    The command line prints it without a traceback and exits with 2.
+    The message is one line: it names the file, cell or option, what was given, what was expected and what to do. The
+    command line prints it without a traceback and exits with status 2.
     """
 
 
-def nearest(word: str, known: list[str]) -> str:
-    """Return ``, did you mean 'x'?`` for the closest known name, or the whole list when none is close."""
-    from difflib import get_close_matches  # noqa: PLC0415  (only on the way to an error)
+def suggest(word: str, known: list[str]) -> str:
+    """Return ``did you mean 'x'?`` with the closest known name, or ``known: a, b, c`` if no name is close."""
+    from difflib import get_close_matches  # noqa: PLC0415  (needed only when an error is raised)
 
-    close = get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
+    matches = get_close_matches(word, known, n=1)
+    return f"did you mean {matches[0]!r}?" if matches else f"known: {', '.join(sorted(known))}"
+
+
+def error_message(error: BaseException) -> str:
+    """Return an exception's message on one line, or the name of its class if the message is empty."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+nearest = suggest  # the former name

@@ -8,10 +8,8 @@ import json
 import math
 import os
 import re
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,30 +35,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def remove_litter(folder: Path) -> None:
+def remove_temp_files(folder: Path) -> None:
     """Remove the temporary files that a killed writer left at or below a folder that nobody else is writing to."""
     for partial in folder.rglob(".*.tmp"):
         partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; a second one is refused. The lock goes with the process and leaves no file."""
-    if sys.platform == "win32":  # it has no such lock; two processes on one record are then the user's to avoid
-        yield
-        return
-    import fcntl  # noqa: PLC0415
-
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise InputError(
-            f"{folder}: another process is working on this record; wait for it or choose another folder"
-        ) from None
-    finally:
-        os.close(handle)
 
 
 def write_json(path: Path, value: Any) -> None:

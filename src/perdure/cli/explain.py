@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.cli.options import check_device, numbers
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def explain(
         raise InputError(f"{record}: no checkpoint was kept, so there is no network to explain")
     networks = dict(zip(("logits", "decision"), networks_of(opened, None, data, device), strict=True))
     if score not in networks:
-        raise InputError(f"--score {score}: {nearest(score, list(networks))}")
+        raise InputError(f"--score {score}: {suggest(score, list(networks))}")
     network = networks[score](max(opened.manifest.checkpoints) if step is None else step - 1)
     whose = {"label": "the true class", "predicted": "the class the network decides for"}.get(
         target, f"output {target}"
@@ -124,7 +124,7 @@ def _check_format(word: str) -> None:
     from perdure.figures.style import FORMATS
 
     if word not in FORMATS:
-        raise InputError(f"--format {word}: {nearest(word, list(FORMATS))}")
+        raise InputError(f"--format {word}: {suggest(word, list(FORMATS))}")
 
 
 def _methods(asked: list[str] | None, known: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.explain.adapters.arrays import check_finite, like
 from perdure.explain.checks.network import Inspection
 from perdure.explain.methods import captum_methods as methods
@@ -77,7 +77,7 @@ def unknown_method(name: str) -> InputError:
     ours = _ELSEWHERE.get("".join(letter for letter in name.lower() if letter.isalpha()))
     if ours is not None:
         return InputError(f"method: unknown name {name!r}, here it is {ours!r}")
-    return InputError(f"method: unknown name {name!r}, {nearest(name, method_names())}")
+    return InputError(f"method: unknown name {name!r}, {suggest(name, method_names())}")
 
 
 def attribute(

@@ -9,7 +9,7 @@ import torch
 from skimage.filters import gaussian
 from torch import Tensor
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 
 WORDS = ("mean", "zero", "blur")
 BLUR = 0.1  # of the longest side: 3.2 pixels at 32
@@ -38,7 +38,7 @@ def baseline_rows(baseline: Any, x: Tensor, background: Tensor | None) -> Tensor
 
 def _by_word(word: str, x: Tensor, background: Tensor | None) -> Tensor:
     if word not in WORDS:
-        raise InputError(f"baseline: unknown word {word!r}, {nearest(word, list(WORDS))}; or give a number or an array")
+        raise InputError(f"baseline: unknown word {word!r}, {suggest(word, list(WORDS))}; or give a number or an array")
     if word == "zero":
         return torch.zeros_like(x)
     if word == "blur":

@@ -8,7 +8,7 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.learners import methods
 from perdure.learners.learner import REGISTRY, Context, Learner
 from perdure.learners.loop import DivergedError, Run, execute
@@ -48,5 +48,5 @@ def names() -> list[str]:
 def get(name: str) -> type[Learner]:
     """Return a learner by its name."""
     if name not in REGISTRY:
-        raise InputError(f"learner {name!r} is unknown; {nearest(name, names())}")
+        raise InputError(f"learner {name!r} is unknown; {suggest(name, names())}")
     return REGISTRY[name]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.learners.data import Batch, Preparation, derived_seed
 from perdure.learners.meter import Meter
 from perdure.nets import features_of
@@ -248,7 +248,7 @@ def make_settings(learner: type[Learner], given: Mapping[str, Any]) -> Any:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in kinds:
-            known = nearest(name, list(kinds)) if kinds else "it has none"
+            known = suggest(name, list(kinds)) if kinds else "it has none"
             raise InputError(f"{learner.name}: there is no setting {name!r}; {known}")
         try:
             values[name] = _converted(value, kinds[name])

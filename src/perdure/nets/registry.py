@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,7 +110,7 @@ def _make(name: str, input_shape: Sequence[int], outputs: int, width: int | None
 
 def _entry(name: str) -> _Entry:
     if name not in _NETWORKS:
-        raise InputError(f"network: unknown name {name!r}, {nearest(name, names())}")
+        raise InputError(f"network: unknown name {name!r}, {suggest(name, names())}")
     return _NETWORKS[name]
 
 

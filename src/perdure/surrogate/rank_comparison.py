@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.surrogate.diagnostics.intervals import draws, property_arrays
 from perdure.surrogate.result import PROPERTIES, jsonable
 
@@ -60,7 +60,7 @@ def compare_ranks(
 ) -> RankComparison:
     """Rank the algorithms that all fits share by one property (the paper's Table 8 does so for efficiency)."""
     if name not in PROPERTIES:
-        raise InputError(f"property: {name!r} is unknown, {nearest(name, list(PROPERTIES))}")
+        raise InputError(f"property: {name!r} is unknown, {suggest(name, list(PROPERTIES))}")
     if len(fits) < 2:
         raise InputError(f"comparison: {len(fits)} data set; ranks are compared across at least two")
     first = next(iter(fits.values()))

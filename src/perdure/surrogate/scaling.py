@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def scale(
     """
     values = np.array(curves, dtype=np.float64)
     if method not in METHODS:
-        raise InputError(f"scale: {method!r} is unknown, {nearest(method, list(METHODS))}")
+        raise InputError(f"scale: {method!r} is unknown, {suggest(method, list(METHODS))}")
     if values.ndim != 3:
         raise InputError(f"curves: shape {values.shape}; expected (algorithms, tasks, points)")
     if references is not None and method != "new2022":

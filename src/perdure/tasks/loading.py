@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.tasks import registry
 from perdure.tasks.benchmarks.tiny_imagenet import is_tiny_imagenet, tiny_imagenet_source
 from perdure.tasks.files.archives import open_files
@@ -84,7 +84,7 @@ def _unknown(name: str) -> str:
     """Say that a name is neither a benchmark nor a path, whichever it looks more like."""
     if "/" in name or "\\" in name or Path(name).suffix in {".npz", ".zip", *_TABLES}:
         return f"{name}: no such file or folder, expected an npz file, a folder or zip of images, or a csv table"
-    return f"benchmark {name!r} is unknown: {nearest(name, registry.names())}"
+    return f"benchmark {name!r} is unknown: {suggest(name, registry.names())}"
 
 
 def _own_data(path: Path) -> Source:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.tasks.benchmark import Benchmark, Scenario
 from perdure.tasks.benchmarks import tiny_imagenet, voc
 from perdure.tasks.benchmarks.cifar import CIFAR10, CIFAR100, read_cifar10, read_cifar100
@@ -158,7 +158,7 @@ def find(name: str) -> Entry:
     for entry in _ENTRIES:
         if entry.about.name == name:
             return entry
-    raise InputError(f"benchmark {name!r} is unknown: {nearest(name, names())}")
+    raise InputError(f"benchmark {name!r} is unknown: {suggest(name, names())}")
 
 
 def describe(name: str) -> Description:

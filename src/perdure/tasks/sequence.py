@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
 from perdure.tasks.derived import DerivedExamples, Permutation, Rotation, Shelf, Transform
 from perdure.tasks.source import Source, Split, moments, stratified_rows
@@ -36,7 +36,7 @@ class Plan:
     def __post_init__(self) -> None:
         known = ["class", "task", "domain"]
         if self.scenario not in known:
-            raise InputError(f"scenario {self.scenario!r} is unknown: {nearest(str(self.scenario), known)}")
+            raise InputError(f"scenario {self.scenario!r} is unknown: {suggest(str(self.scenario), known)}")
         if self.tasks < 1:
             raise InputError(f"tasks={self.tasks}: a benchmark has at least one task")
         if not 0 <= self.validation < 1:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from perdure.audits.bias.results import BiasResult
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.base.files import number_in, read_rows
 from perdure.metrics import Correlation, Interval, RankAgreement, correlation, interval, rank_agreement
 
@@ -107,7 +107,7 @@ def compare_with_ratings(bias: BiasResult, ratings: Ratings) -> HumanAgreement:
     measured = {entry.method: entry for entry in bias.explainers}
     for name in ratings.by_rater:
         if name not in measured:
-            raise InputError(f"ratings: explainer {name!r} has no measured bias, {nearest(name, list(measured))}")
+            raise InputError(f"ratings: explainer {name!r} has no measured bias, {suggest(name, list(measured))}")
     names = tuple(name for name in ratings.by_rater if measured[name].layer is None)
     if len(names) < LOWEST_EXPLAINERS:
         raise InputError(

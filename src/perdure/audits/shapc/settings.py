@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.metrics.shapc import TOP
 
 FloatArray = NDArray[np.float64]
@@ -55,7 +55,7 @@ class Settings:
         ):
             given = getattr(self, name)
             if given not in choices:
-                raise InputError(f"{name}: unknown name {given!r}, {nearest(str(given), list(choices))}")
+                raise InputError(f"{name}: unknown name {given!r}, {suggest(str(given), list(choices))}")
         if self.samples < 2 and self.draws:
             raise InputError(f"samples: expected at least 2, one for each half, got {self.samples}")
         if self.score == "decision" and self.head == "first":

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.explain.adapters.arrays import check_finite
 from perdure.explain.adapters.fast_copy import quick_copy
 from perdure.explain.draws import generator, sample_key
@@ -83,7 +83,7 @@ def iid_draws(samples: int, backgrounds: int, seed: int, rows: int) -> list[Draw
 def expected_gradients(request: Request, draws: DrawKind = "balanced") -> ExpectedGradients:
     """Return the expected gradients of a checked request; ``attribute`` and ``explain.expected_gradients`` call it."""
     if draws not in KINDS:
-        raise InputError(f"draws: unknown kind {draws!r}, {nearest(str(draws), list(KINDS))}")
+        raise InputError(f"draws: unknown kind {draws!r}, {suggest(str(draws), list(KINDS))}")
     background = request.needed_background("expected_gradients")
     few = min(4, max(1, request.batch_size // 2))
     model = quick_copy(request.model, torch.cat([request.x[:few], background[:few]])[: request.batch_size])

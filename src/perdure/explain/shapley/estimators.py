@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.explain.draws import permutation_ranks
 from perdure.explain.shapley.values import FloatArray, Value, evaluated, player_count
 
@@ -99,7 +99,7 @@ def shapley(
     """
     count, asked = player_count(players), _positive("samples", samples)
     if estimator not in ESTIMATORS:
-        raise InputError(f"estimator: unknown name {estimator!r}, {nearest(str(estimator), list(ESTIMATORS))}")
+        raise InputError(f"estimator: unknown name {estimator!r}, {suggest(str(estimator), list(ESTIMATORS))}")
     if wanted_stderr is not None and not wanted_stderr > 0:
         raise InputError(f"wanted_stderr: found {wanted_stderr!r}, expected a positive number")
     most = asked * (count + 1)

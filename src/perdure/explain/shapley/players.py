@@ -10,7 +10,7 @@ import torch
 from skimage.segmentation import slic
 from torch import Tensor
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 
 KINDS = ("pixels", "features", "grid", "superpixels")
 SHARED_BY_CHANNELS = ("pixels", "grid", "superpixels")
@@ -110,7 +110,7 @@ def players_of(kind: Players | str | Any | None, sample: Tensor) -> Players:
     elif kind in KINDS:
         chosen = {"pixels": pixels, "features": features, "grid": grid}[kind](tuple(sample.shape))
     else:
-        raise InputError(f"players: unknown kind {kind!r}, {nearest(kind, list(KINDS))}; or give an array of labels")
+        raise InputError(f"players: unknown kind {kind!r}, {suggest(kind, list(KINDS))}; or give an array of labels")
     if chosen.shape != tuple(sample.shape):
         raise InputError(f"players: they have shape {chosen.shape}, one sample has {tuple(sample.shape)}")
     return chosen

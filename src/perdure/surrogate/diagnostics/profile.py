@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.surrogate.estimation.coordinates import Coordinates
 from perdure.surrogate.estimation.prior import weak_prior
 from perdure.surrogate.estimation.solver import solve
@@ -50,7 +50,7 @@ def profile(fit: Fit, name: str, points: int = 41) -> Profile:
     coordinates = Coordinates(fit.problem)
     names = coordinates.names()
     if name not in names:
-        raise InputError(f"profile: no parameter {name!r}, {nearest(name, names)}")
+        raise InputError(f"profile: no parameter {name!r}, {suggest(name, names)}")
     if not np.isfinite(fit.information.noise):
         raise InputError("profile: the curves leave no spare data to measure noise with; give more steps or algorithms")
     place = names.index(name)

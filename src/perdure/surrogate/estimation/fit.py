@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.surrogate.diagnostics.held_out import choose_strength, held_out
 from perdure.surrogate.diagnostics.identifiability import information
 from perdure.surrogate.diagnostics.intervals import direct_properties, fisher_errors, intervals_around, property_arrays
@@ -54,7 +54,7 @@ def fit(
     in gauge-fixed form, with ``.paper`` beside it.
     """
     if estimator not in ESTIMATORS:
-        raise InputError(f"estimator: {estimator!r} is unknown, {nearest(estimator, list(ESTIMATORS))}")
+        raise InputError(f"estimator: {estimator!r} is unknown, {suggest(estimator, list(ESTIMATORS))}")
     if starts < 1:
         raise InputError(f"starts: {starts}; at least one start is needed")
     problem = make_problem(curves, curriculum, algorithms, tasks)

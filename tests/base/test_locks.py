@@ -1,0 +1,77 @@
+"""One process at a time works in a folder."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perdure.base import locks
+from perdure.base.errors import InputError
+from perdure.base.locks import lock_folder
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from perdure.base.locks import lock_folder
+with lock_folder(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def start_holder(folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
+def test_a_second_process_is_refused_at_once_until_the_first_one_dies(tmp_path):
+    process = start_holder(tmp_path)
+    try:
+        start = time.monotonic()
+        with pytest.raises(InputError, match="another process is using this folder"), lock_folder(tmp_path):
+            pass
+        assert time.monotonic() - start < 1
+    finally:
+        process.kill()
+        process.wait()
+    with lock_folder(tmp_path):
+        pass
+
+
+def test_a_lock_leaves_no_file_and_can_be_taken_again(tmp_path):
+    for _ in range(2):
+        with lock_folder(tmp_path):
+            (tmp_path / "result").write_text("x")
+        assert [path.name for path in tmp_path.iterdir()] == ["result"]
+    with pytest.raises(KeyError), lock_folder(tmp_path):
+        raise KeyError
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+
+def test_nested_locks_on_different_folders(tmp_path):
+    (tmp_path / "inner").mkdir()
+    with lock_folder(tmp_path), lock_folder(tmp_path / "inner"):
+        with pytest.raises(InputError, match="another process"), lock_folder(tmp_path):
+            pass
+        with pytest.raises(InputError, match="another process"), lock_folder(tmp_path / "inner"):
+            pass
+    with lock_folder(tmp_path / "inner"):
+        pass
+
+
+def test_a_read_only_folder_is_not_locked(tmp_path, monkeypatch):
+    def refuse(self: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(locks.FileLock, "acquire", refuse)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # permissions do not bind root, which may run these tests
+    with lock_folder(tmp_path):
+        pass
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    with pytest.raises(InputError, match=r"cannot lock this folder \(Permission denied\)"), lock_folder(tmp_path):
+        pass

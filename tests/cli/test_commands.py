@@ -76,7 +76,11 @@ def test_all_files_can_be_taken_as_one_learner(perdure, tmp_path):
     [
         ("bad.csv", b"after,t1,t2\n1,.9\n", "bad.csv: row 2 has 2 cells"),
         ("bad.csv", b"after,t1,t2\n1,.9,\n2,abc,.8\n", "bad.csv: row 3, column 't1': expected a number, found 'abc'"),
-        ("bad.csv", b"54.4,10\n50,80\n", "bad.csv: accuracy after step 1 on task 1 is 54.4, outside [0, 1]"),
+        (
+            "bad.csv",
+            b"54.4,10\n50,80\n",
+            "bad.csv: accuracy matrix, step 1, task 1: expected a number between 0 and 1, got 54.4",
+        ),
         ("bad.csv", b".5,.1\n,.8\n", "bad.csv: accuracy after step 2 on task 1 is missing"),
         ("bad.csv", b"", "bad.csv: the file is empty"),
         ("bad.csv", pickle.dumps([1, 2]), "bad.csv: "),

@@ -1,4 +1,4 @@
-"""The accuracy matrix: hand-worked values, properties, and every refusal."""
+"""Metrics of the accuracy matrix: hand-worked values, properties, and every rejected input."""
 
 import math
 import pickle
@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from perdure import metrics
 from perdure.base.errors import InputError
 
-# Worked by hand: three tasks, all cells measured.
+# Three tasks, all cells measured.
 R = np.array([[0.9, 0.2, 0.1], [0.6, 0.8, 0.3], [0.5, 0.7, 1.0]])
 LOWER = np.where(np.tril(np.ones((3, 3))) > 0, R, np.nan)
 
@@ -38,7 +38,7 @@ def test_hand_worked_values():
     assert metrics.worst_case_accuracy(R) == pytest.approx(1.0 / 3 + 2 / 3 * 0.6)
 
 
-def test_intransigence_is_what_the_joint_network_does_better():
+def test_intransigence_is_the_gap_to_joint_training():
     result = metrics.intransigence(R, [0.95, 0.9, 0.9])
     assert result.per_task == pytest.approx([0.05, 0.1, -0.1])
     assert result.mean == pytest.approx(0.05 / 3)
@@ -46,7 +46,7 @@ def test_intransigence_is_what_the_joint_network_does_better():
 
 def test_forgetting_variants_differ_only_with_zero_shot_skill():
     zero_shot = R.copy()
-    zero_shot[0, 1] = 0.95  # task 2 was done better before its own training than ever after
+    zero_shot[0, 1] = 0.95  # accuracy on task 2 is higher before its training than ever after
     assert metrics.average_forgetting(zero_shot) == pytest.approx((0.4 + 0.25) / 2)
     assert metrics.average_forgetting(zero_shot, seen_only=True) == pytest.approx((0.4 + 0.1) / 2)
     assert metrics.average_forgetting(R) == metrics.average_forgetting(R, seen_only=True)
@@ -80,7 +80,7 @@ def test_a_reason_survives_pickling_to_another_process():
     assert metrics.reason(0.5) is None
 
 
-def test_revisited_tasks_keep_last_row_forgetting_and_gap_measures():
+def test_revisited_tasks_leave_last_row_forgetting_and_gap_metrics_defined():
     table = [[0.9, np.nan], [0.4, 0.8], [0.95, 0.6], [0.5, 0.9]]
     curriculum = [0, 1, 0, 1]
     assert metrics.average_accuracy(table, curriculum) == pytest.approx(0.7)
@@ -96,14 +96,14 @@ def test_revisited_tasks_keep_last_row_forgetting_and_gap_measures():
     assert "more than once" in (metrics.reason(metrics.intransigence(table, [1, 1], curriculum).mean) or "")
 
 
-def test_an_unfinished_run_says_how_far_it_came():
+def test_an_unfinished_run_reports_how_many_tasks_were_trained():
     value = metrics.accuracy(R[:2], curriculum=[0, 1])
     assert "only 2 of 3 tasks" in (metrics.reason(value) or "")
     assert metrics.average_accuracy(R[:2], curriculum=[0, 1]) == pytest.approx(0.7)
 
 
 @given(full_matrices(), st.randoms(use_true_random=False))
-def test_the_order_of_columns_does_not_matter_when_the_curriculum_says_it(matrix, random):
+def test_the_order_of_columns_does_not_matter_with_a_curriculum(matrix, random):
     order = list(range(len(matrix)))
     random.shuffle(order)
     shuffled = np.empty_like(matrix)
@@ -128,14 +128,14 @@ def test_ranges_and_identities(matrix):
     assert -1 <= bwt <= 1
     assert metrics.remembering(matrix) - 1 + metrics.positive_backward_transfer(matrix) == pytest.approx(bwt)
     n = len(matrix)
-    whole = metrics.accuracy(matrix) * n * (n + 1) / 2 + metrics.forward_transfer(matrix) * n * (n - 1) / 2
-    assert whole == pytest.approx(matrix.sum())
+    total = metrics.accuracy(matrix) * n * (n + 1) / 2 + metrics.forward_transfer(matrix) * n * (n - 1) / 2
+    assert total == pytest.approx(matrix.sum())
     assert metrics.average_forgetting(matrix) >= metrics.average_forgetting(matrix, seen_only=True) - 1e-12
     assert metrics.min_accuracy(matrix) <= np.mean(matrix[-1, :-1]) + 1e-12
 
 
 @given(full_matrices(tasks=st.integers(3, 6)), st.integers(2, 8))
-def test_windowed_changes_against_a_slow_search(matrix, window):
+def test_windowed_changes_equal_an_exhaustive_search(matrix, window):
     drops, rises = [], []
     for column in matrix.T:
         pairs = [(m, n) for n in range(len(column)) for m in range(max(0, n - window + 1), n)]
@@ -145,7 +145,7 @@ def test_windowed_changes_against_a_slow_search(matrix, window):
     assert metrics.windowed_plasticity(matrix, window) == pytest.approx(np.mean(rises))
 
 
-def test_windows_skip_what_was_not_evaluated():
+def test_windows_skip_missing_evaluations():
     evaluations = [[0.9, np.nan], [np.nan, np.nan], [0.5, 0.8], [0.7, 0.6]]
     assert metrics.windowed_forgetting(evaluations, 3) == pytest.approx((0.4 + 0.2) / 2)
     assert metrics.windowed_forgetting(evaluations, 2) == pytest.approx((0 + 0.2) / 2)
@@ -159,36 +159,36 @@ def test_dips_between_boundaries_count_for_min_accuracy():
     assert metrics.worst_case_accuracy(evaluations, trained=[0, 0, 1, 1]) == pytest.approx(0.9 / 2 + 0.1 / 2)
 
 
-def test_torch_and_lists_are_as_good_as_numpy():
+def test_torch_tensors_and_lists_are_accepted():
     assert metrics.accuracy(torch.tensor(R, requires_grad=True)) == pytest.approx(metrics.accuracy(R))
     assert metrics.accuracy(R.tolist()) == pytest.approx(metrics.accuracy(R))
 
 
 @pytest.mark.parametrize(
-    ("matrix", "curriculum", "says"),
+    ("matrix", "curriculum", "message"),
     [
-        ([[0.5, 0.2], [0.3, 1.2]], None, r"step 2 on task 2 is 1.2, outside \[0, 1\].*--percent"),
-        ([[0.5, 0.2], [-0.3, 0.2]], None, "step 2 on task 1 is -0.3"),
+        ([[0.5, 0.2], [0.3, 1.2]], None, r"step 2, task 2: expected a number between 0 and 1, got 1\.2.*--percent"),
+        ([[0.5, 0.2], [-0.3, 0.2]], None, "step 2, task 1: expected a number between 0 and 1, got -0.3"),
         ([[0.5, 0.2, 0.3], [0.3, 0.2, 0.1]], None, "2 rows and 3 columns"),
-        ([[0.5, np.nan], [np.nan, 0.2]], None, "step 2 on task 1 is missing"),
+        ([[0.5, np.nan], [np.nan, 0.2]], None, "step 2, task 1: the accuracy is missing"),
         ([[0.5, "x"], [0.1, 0.2]], None, "expected numbers"),
         ([0.5, 0.2], None, "dimension"),
         (np.empty((0, 0)), None, "empty"),
         ([[0.5, 0.2], [0.3, 0.2]], [0], "expected 2 task indices"),
-        ([[0.5, 0.2], [0.3, 0.2]], [0, 2], "task index 2 is not in 0..1"),
+        ([[0.5, 0.2], [0.3, 0.2]], [0, 2], "expected task indices from 0 to 1, got 2"),
     ],
 )
-def test_bad_matrices_name_the_cell(matrix, curriculum, says):
-    with pytest.raises(InputError, match=says):
+def test_an_invalid_matrix_is_rejected_with_its_cell(matrix, curriculum, message):
+    with pytest.raises(InputError, match=message):
         metrics.average_accuracy(matrix, curriculum)
 
 
-def test_bad_options_are_refused():
-    with pytest.raises(InputError, match="variant 'gme'"):
+def test_invalid_options_are_rejected():
+    with pytest.raises(InputError, match="variant: unknown name 'gme'"):
         metrics.backward_transfer(R, variant="gme")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="expected 3"):
         metrics.forward_transfer(R, "gem", initial=[0.1, 0.2])
-    with pytest.raises(InputError, match="outside"):
+    with pytest.raises(InputError, match="between 0 and 1, got 20"):
         metrics.forward_transfer(R, "gem", initial=[0.1, 0.2, 20])
     with pytest.raises(InputError, match="at least 2"):
         metrics.windowed_forgetting(R, 1)

@@ -1,4 +1,4 @@
-"""Intervals over runs cover what they say."""
+"""Confidence intervals over runs have their nominal coverage."""
 
 import math
 
@@ -10,7 +10,7 @@ from perdure import metrics
 from perdure.base.errors import InputError
 
 
-def test_below_ten_runs_it_is_students_t():
+def test_student_t_below_ten_runs():
     values = [0.5, 0.6, 0.8]
     low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
     result = metrics.interval(values)
@@ -19,7 +19,7 @@ def test_below_ten_runs_it_is_students_t():
     assert str(result).startswith("0.6333 [")
 
 
-def test_from_ten_runs_it_is_a_bootstrap_with_fixed_draws():
+def test_bootstrap_with_a_fixed_seed_from_ten_runs():
     values = np.random.default_rng(0).normal(size=10)
     result = metrics.interval(values)
     assert result.method == "bootstrap"
@@ -29,14 +29,14 @@ def test_from_ten_runs_it_is_a_bootstrap_with_fixed_draws():
 
 
 def test_one_run_has_no_interval_and_a_missing_run_makes_it_missing():
-    one = metrics.interval([0.5])
-    assert one.mean == 0.5
-    assert math.isnan(one.low)
-    assert "one run" in (one.reason or "")
-    gone = metrics.interval([0.5, metrics.Missing("not measured")])
-    assert math.isnan(gone.mean)
-    assert gone.reason == "not measured"
-    assert str(gone) == "–"
+    single = metrics.interval([0.5])
+    assert single.mean == 0.5
+    assert math.isnan(single.low)
+    assert "one run" in (single.reason or "")
+    missing = metrics.interval([0.5, metrics.Missing("not measured")])
+    assert math.isnan(missing.mean)
+    assert missing.reason == "not measured"
+    assert str(missing) == "–"
     assert metrics.interval([0.5, math.nan]).reason == "not a number"
 
 
@@ -57,12 +57,12 @@ def test_coverage_of_the_nominal_95_percent(runs, kind):
     assert lowest <= coverage <= 0.97
 
 
-def test_bounds_cut_off_what_cannot_be():
+def test_an_interval_is_clipped_to_the_bounds():
     result = metrics.interval([0.9, 1.0], bounds=(0, 1))
     assert result.high == 1
     assert result.low == metrics.interval([0.9, 1.0]).low
 
 
-def test_a_bad_level_is_refused():
+def test_an_invalid_level_is_rejected():
     with pytest.raises(InputError, match="level"):
         metrics.interval([0.1, 0.2], level=95)

@@ -10,10 +10,10 @@ import pytest
 from perdure import explain, metrics
 from perdure.base.errors import InputError
 from perdure.metrics.bias import SHARES
-from perdure.reproduce.bias.example_set import look_at
+from perdure.reproduce.bias.example_set import select_examples
 from perdure.reproduce.bias.experiment import run_experiment
 from perdure.reproduce.bias.experiments import instability as instability_run
-from tests.helpers.bias_network import place_at, tiny_subject
+from tests.helpers.bias_network import tiny_model, workspace_at
 
 
 def slow_instability(q):
@@ -54,15 +54,15 @@ def test_stability_curve_cuts_independent_estimates():
     marginals, maps = rng.normal(0.5, 1.0, size=(2, 12, 10)), rng.normal(size=(3, 2, 10))
     curve = metrics.stability_curve(marginals, maps, (1, 4, 6), shares=(0.2, 0.5))
     assert curve.repeats == (12, 3, 2)
-    for place, size in enumerate((1, 4, 6)):
+    for index, size in enumerate((1, 4, 6)):
         for sample in range(2):
             parts = [marginals[sample, k : k + size].mean(axis=0) for k in range(0, 12, size)]
             unit = np.array([part / np.linalg.norm(part) for part in parts])
-            assert curve.values[place, sample] == pytest.approx(slow_instability(unit))
+            assert curve.values[index, sample] == pytest.approx(slow_instability(unit))
             for at, count in enumerate((2, 5)):
                 chosen = [np.argsort(-maps[method, sample], kind="stable")[:count] for method in range(3)]
                 beta = np.array([[one[some].mean() for some in chosen] for one in unit])
-                assert curve.anchors[place, at, sample] == pytest.approx(slow_instability(beta))
+                assert curve.anchors[index, at, sample] == pytest.approx(slow_instability(beta))
 
 
 def game(coalitions):
@@ -121,19 +121,19 @@ def test_context_instability_hand_worked():
 
 
 def test_marginals_of_a_network_average_to_its_shapley_values():
-    subject = tiny_subject()
-    x, y = subject.samples(2)
-    background = subject.background(10)
+    model = tiny_model()
+    x, y = model.examples(2)
+    background = model.background(10)
     players = explain.grid((3, 8, 8), 2)
     shared: dict[str, Any] = {"background": background, "players": players}
-    exact = explain.shapley_table(subject.network, x, y, estimator="exact", **shared).values
-    plain = explain.shapley_marginals(subject.network, x, y, permutations=300, **shared)
+    exact = explain.shapley_table(model.network, x, y, estimator="exact", **shared).values
+    plain = explain.shapley_marginals(model.network, x, y, permutations=300, **shared)
     error = plain.std(axis=1) / math.sqrt(300)
     assert (np.abs(plain.mean(axis=1) - exact) < 4.5 * error + 1e-5).all()
     assert plain.sum(axis=2) == pytest.approx(np.repeat(exact.sum(axis=1)[:, None], 300, axis=1), rel=1e-4)
-    some = explain.shapley_marginals(subject.network, x, y, permutations=300, of=[2, 0], **shared)
+    some = explain.shapley_marginals(model.network, x, y, permutations=300, of=[2, 0], **shared)
     assert some == pytest.approx(plain[:, :, [2, 0]], abs=1e-5)
-    paired = explain.shapley_marginals(subject.network, x, y, permutations=4, paired=True, **shared)
+    paired = explain.shapley_marginals(model.network, x, y, permutations=4, paired=True, **shared)
     assert paired[:, 0] == pytest.approx(plain[:, 0], abs=1e-5)
     assert paired[:, 2] == pytest.approx(plain[:, 1], abs=1e-5)
     assert not np.allclose(paired[:, 1], paired[:, 0])
@@ -157,26 +157,26 @@ def test_refusals(call, words):
 
 
 def test_refusals_of_marginals():
-    subject = tiny_subject()
-    x, y = subject.samples(1)
+    model = tiny_model()
+    x, y = model.examples(1)
     with pytest.raises(InputError, match="expected an even number"):
-        explain.shapley_marginals(subject.network, x, y, baseline=0.0, permutations=3, paired=True)
+        explain.shapley_marginals(model.network, x, y, baseline=0.0, permutations=3, paired=True)
     with pytest.raises(InputError, match="of: found"):
-        explain.shapley_marginals(subject.network, x, y, baseline=0.0, permutations=1, of=[64])
+        explain.shapley_marginals(model.network, x, y, baseline=0.0, permutations=1, of=[64])
 
 
 def test_instability_experiment(tmp_path, monkeypatch):
-    subject, place = tiny_subject(), place_at(tmp_path)
+    model, workspace = tiny_model(), workspace_at(tmp_path)
     small = instability_run.Settings(2, 20, (1, 5, 10), (2, 4), 2, ("gradient_x_input", "grad"))
     monkeypatch.setattr(instability_run, "SETTINGS", small)
-    monkeypatch.setattr(instability_run, "lenet", lambda _: subject)
-    run_experiment(instability_run.EXPERIMENT, place)
-    text = (place.out / "sections" / "bias-instability.md").read_text()
-    looked = look_at(place, subject, 2)
-    curve = metrics.stability_curve(looked.marginals(20), looked.maps(small.methods), small.steps)
+    monkeypatch.setattr(instability_run, "lenet", lambda _: model)
+    run_experiment(instability_run.EXPERIMENT, workspace)
+    text = (workspace.out / "sections" / "bias-instability.md").read_text()
+    examples = select_examples(workspace, model, 2)
+    curve = metrics.stability_curve(examples.marginals(20), examples.maps(small.methods), small.steps)
     assert f"| 5 | {np.exp(np.log(curve.values[1]).mean()):.3g} [" in text
     assert f"{np.exp(np.log(curve.anchors[2, SHARES.index(0.9)]).mean()):.3g} [" in text
     assert "\n| 4 | " in text
     assert "\n| 16 | " in text
     assert "\n| 64 | " in text
-    assert (place.pictures / "bias-instability.png").stat().st_size > 10_000
+    assert (workspace.pictures / "bias-instability.png").stat().st_size > 10_000

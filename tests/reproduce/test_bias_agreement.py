@@ -4,40 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from perdure import metrics
-from perdure.base.errors import InputError
-from perdure.reproduce.bias.example_set import look_at
+from perdure.reproduce.bias.example_set import select_examples
 from perdure.reproduce.bias.experiment import run_experiment
 from perdure.reproduce.bias.experiments import agreement as agreement_run
 from perdure.reproduce.bias.experiments import variance as variance_run
-from tests.helpers.bias_network import place_at, tiny_subject
-
-
-def test_rank_correlation_is_spearman_with_an_interval_that_covers():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, 30))
-    found = metrics.rank_correlation(a, a + b)
-    assert found.rho == pytest.approx(stats.spearmanr(a, a + b).statistic)
-    assert found.low < found.rho < found.high
-    assert metrics.rank_correlation([*a, math.nan], [*(a + b), 0.0]) == found
-    assert metrics.rank_correlation(a, np.exp(a)) == metrics.RankCorrelation(1.0, 1.0, 1.0, 30)
-    # The rank correlation of a bivariate Gaussian with correlation .8 is 6 / pi * arcsin(.4).
-    true, inside = 6 / math.pi * math.asin(0.4), 0
-    for _ in range(300):
-        x = rng.normal(size=25)
-        y = 0.8 * x + 0.6 * rng.normal(size=25)
-        one = metrics.rank_correlation(x, y)
-        inside += one.low <= true <= one.high
-    assert 0.91 < inside / 300 < 0.985
-
-
-def test_rank_correlation_refuses():
-    with pytest.raises(InputError, match="at least 4"):
-        metrics.rank_correlation([1, 2, 3], [1, 2, 3])
-    with pytest.raises(InputError, match="has no order"):
-        metrics.rank_correlation(np.arange(6), np.ones(6))
+from tests.helpers.bias_network import tiny_model, workspace_at
 
 
 def test_ratios_by_set_of_independent_and_of_joined_players():
@@ -85,36 +58,36 @@ def test_agreement_is_the_bias_at_the_top_tenth():
 
 
 def test_variance_experiment(tmp_path, monkeypatch):
-    subject, place = tiny_subject(), place_at(tmp_path)
+    model, workspace = tiny_model(), workspace_at(tmp_path)
     small = variance_run.Settings(2, 20, (0.1, 0.5), ("gradient_x_input", "grad"), 4)
     monkeypatch.setattr(variance_run, "SETTINGS", small)
-    monkeypatch.setattr(variance_run, "lenet", lambda _: subject)
-    run_experiment(variance_run.EXPERIMENT, place)
-    text = (place.out / "sections" / "bias-variance.md").read_text()
-    looked = look_at(place, subject, 2)
-    found = variance_run.ratios_by_set(looked.marginals(20), looked.maps(small.methods), small.shares, 4, 0)
+    monkeypatch.setattr(variance_run, "lenet", lambda _: model)
+    run_experiment(variance_run.EXPERIMENT, workspace)
+    text = (workspace.out / "sections" / "bias-variance.md").read_text()
+    examples = select_examples(workspace, model, 2)
+    found = variance_run.ratios_by_set(examples.marginals(20), examples.maps(small.methods), small.shares, 4, 0)
     mean = np.exp(np.log(found).mean(axis=2))
     assert f"| 6 (10%) | {63 / 58:.2g} | {mean[0, 0]:.2g} [" in text
     assert f"factor of {mean[0, 0]:.2g} for random sets" in text
     assert f"at 50% of {mean[0, 1]:.2g} for random sets" in text
-    assert (place.pictures / "bias-variance.png").stat().st_size > 10_000
+    assert (workspace.pictures / "bias-variance.png").stat().st_size > 10_000
 
 
 def test_agreement_experiment(tmp_path, monkeypatch):
-    subject, place = tiny_subject(), place_at(tmp_path)
+    model, workspace = tiny_model(), workspace_at(tmp_path)
     methods = ("gradient_x_input", "grad", "integrated_gradients", "guided_backprop", "lime")
     monkeypatch.setattr(agreement_run, "LENET", agreement_run.Settings(2, None, (2, 6), 40, methods))
     monkeypatch.setattr(agreement_run, "RESNET20", agreement_run.Settings(2, 4, (2, 6), 40, methods))
-    monkeypatch.setattr(agreement_run, "lenet", lambda _: subject)
-    monkeypatch.setattr(agreement_run, "resnet20", lambda _: subject)
-    run_experiment(agreement_run.EXPERIMENT, place)
-    text = (place.out / "sections" / "bias-agreement.md").read_text()
-    looked = look_at(place, subject, 2)
+    monkeypatch.setattr(agreement_run, "lenet", lambda _: model)
+    monkeypatch.setattr(agreement_run, "resnet20", lambda _: model)
+    run_experiment(agreement_run.EXPERIMENT, workspace)
+    text = (workspace.out / "sections" / "bias-agreement.md").read_text()
+    examples = select_examples(workspace, model, 2)
     found = agreement_run.agreement(
-        looked.maps(methods), looked.marginals(6), looked.marginals(40, paired=True, seed=1), (2, 6)
+        examples.maps(methods), examples.marginals(6), examples.marginals(40, paired=True, seed=1), (2, 6)
     )
     assert f"| 6 | {found.pooled[1]} | " in text
     assert f"whose own standard error is {100 * found.accurate_stderr:.2g} %" in text
     assert "64 pixels, 5 methods" in text
     assert "16 cells of a grid, 5 methods" in text
-    assert (place.pictures / "bias-agreement.png").stat().st_size > 10_000
+    assert (workspace.pictures / "bias-agreement.png").stat().st_size > 10_000

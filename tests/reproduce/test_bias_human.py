@@ -5,13 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from perdure import metrics
 from perdure.audits.bias.ratings import compare_with_ratings, read_ratings
 from perdure.audits.bias.results import BiasResult, explainer_bias
 from perdure.base.errors import InputError
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
-from perdure.reproduce.bias.experiment import Place
+from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import human
 from perdure.reproduce.bias.experiments.table import result_file
 
@@ -25,11 +24,11 @@ def made_bias(layer=None):
     entries = [
         explainer_bias(
             name,
-            attribution_biases(true + (1 + place) * rng.normal(size=true.shape), true),
+            attribution_biases(true + (1 + index) * rng.normal(size=true.shape), true),
             0,
             layer if name == "lime" else None,
         )
-        for place, name in enumerate(METHODS)
+        for index, name in enumerate(METHODS)
     ]
     return BiasResult("made up", 8, "label", 10, "antithetic", 0.0, SHARES, SIDES, tuple(entries), {}, {}, None)
 
@@ -42,7 +41,7 @@ def write(tmp_path, text):
 
 def falling(raters=3):
     """Return ratings that fall as the bias grows."""
-    rows = [f"{name},r{r},{5 - place + 0.1 * r}" for place, name in enumerate(METHODS) for r in range(raters)]
+    rows = [f"{name},r{r},{5 - index + 0.1 * r}" for index, name in enumerate(METHODS) for r in range(raters)]
     return "explainer,rater,rating\n" + "\n".join(rows) + "\n"
 
 
@@ -94,30 +93,15 @@ def test_explainers_at_a_layer_are_left_out_and_strangers_refused(tmp_path):
         compare_with_ratings(made_bias(), read_ratings(write(tmp_path, few)))
 
 
-def test_fishers_interval():
-    x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
-    y = [2.0, 1.0, 4.0, 3.0, 6.0, 5.0, 7.0]
-    found = metrics.correlation(x, y)
-    r = np.corrcoef(x, y)[0, 1]
-    assert found.r == pytest.approx(r)
-    assert np.arctanh([found.low, found.high]) == pytest.approx(np.arctanh(r) + np.array([-1, 1]) * 1.959964 / 2)
-    assert math.isnan(metrics.correlation([1, 1], [1, 2]).r)
-    short = metrics.correlation([1, 2, 3], [1, 3, 2])
-    assert short.r == pytest.approx(0.5)
-    assert math.isnan(short.low)
-    with pytest.raises(InputError, match="2 and 1 numbers"):
-        metrics.correlation([1, 2], [1])
-
-
 def test_the_section_needs_ratings_and_a_bias(tmp_path):
-    place = Place(tmp_path / "data", tmp_path / "out", tmp_path, lambda *_: None)
-    assert "explainer, rater, rating" in human.run(place)
+    workspace = Workspace(tmp_path / "data", tmp_path / "out", tmp_path, lambda *_: None)
+    assert "explainer, rater, rating" in human.run(workspace)
     (tmp_path / "data").mkdir()
     write(tmp_path / "data", falling())
-    assert "bias-table" in human.run(place)
+    assert "bias-table" in human.run(workspace)
     bias = made_bias()
-    bias.save(result_file(place.out, "lenet"))
-    text = human.run(place)
+    bias.save(result_file(workspace.out, "lenet"))
+    text = human.run(workspace)
     found = compare_with_ratings(bias, read_ratings(tmp_path / "data" / "ratings.csv"))
     assert f"{found.linear.r:+.2f} [{found.linear.low:+.2f}, {found.linear.high:+.2f}]" in text
     assert "people prefer the explainers with little bias" in text
@@ -128,4 +112,4 @@ def test_the_section_needs_ratings_and_a_bias(tmp_path):
         tmp_path / "data",
         rising.replace("gradient_x_input,", "y,").replace("lime,", "gradient_x_input,").replace("y,", "lime,"),
     )
-    assert "people prefer the explainers with much bias" in human.run(place)
+    assert "people prefer the explainers with much bias" in human.run(workspace)

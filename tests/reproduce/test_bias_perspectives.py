@@ -14,11 +14,11 @@ from perdure import explain, figures, metrics, nets, tasks
 from perdure.audits.bias.measure import measure_bias
 from perdure.base.errors import InputError
 from perdure.reproduce.bias import metrics as bias_metrics
-from perdure.reproduce.bias.experiment import Place
+from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import perspectives
 from perdure.reproduce.bias.experiments.table import BACKGROUND
 from perdure.reproduce.bias.measures.perspectives import measure_perspectives, output_drops, random_squares
-from perdure.reproduce.bias.networks import Subject, one_task
+from perdure.reproduce.bias.trained_models import TrainedModel, one_task
 
 
 def linear_network():
@@ -128,16 +128,16 @@ def test_squares_are_squares():
 
 
 def test_the_section_ranks_the_explainers_from_each_side(tmp_path, monkeypatch):
-    subject = Subject(
+    model = TrainedModel(
         "small",
         nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval(),
         one_task(tasks.load("split-digits", scenario="class")),
         0.5,
     )
-    x, y = subject.samples(4)
+    x, y = model.examples(4)
     methods = ["grad", "gradient_x_input", "integrated_gradients"]
-    bias = measure_bias(subject.network, x, y, background=subject.background(5), methods=methods, permutations=20)
-    monkeypatch.setattr(perspectives, "lenet_bias", lambda _: (subject, bias))
+    bias = measure_bias(model.network, x, y, background=model.background(5), methods=methods, permutations=20)
+    monkeypatch.setattr(perspectives, "lenet_bias", lambda _: (model, bias))
     monkeypatch.setattr(perspectives, "SETTINGS", perspectives.Settings(3, 40, 2, 0.02, 10))
     shown: list[Any] = []
     drawn = figures.rank_lines
@@ -147,12 +147,12 @@ def test_the_section_ranks_the_explainers_from_each_side(tmp_path, monkeypatch):
         return drawn(names, ways)
 
     monkeypatch.setattr(figures, "rank_lines", watched)
-    text = perspectives.run(Place(None, tmp_path, tmp_path, lambda *_: None))
+    text = perspectives.run(Workspace(None, tmp_path, tmp_path, lambda *_: None))
     found = measure_perspectives(
-        subject.network,
-        subject.samples(3)[0],
-        subject.samples(3)[1],
-        background=subject.background(BACKGROUND),
+        model.network,
+        model.examples(3)[0],
+        model.examples(3)[1],
+        background=model.background(BACKGROUND),
         methods=methods,
         removals=40,
         perturbations=2,
@@ -162,7 +162,7 @@ def test_the_section_ranks_the_explainers_from_each_side(tmp_path, monkeypatch):
     assert f"{bias['gradient_x_input'].overall.mean:.4f}" in row
     assert f"{found['gradient_x_input'].infidelity.mean:.4f}" in row
     assert f"{found['gradient_x_input'].sparsity.mean:.4f}" in row
-    tau = metrics.rank_agreement(
+    tau = metrics.kendall_correlation(
         [bias[name].overall.mean for name in methods], [found[name].infidelity.mean for name in methods]
     ).tau
     own = next(line for line in text.splitlines() if line.startswith("| bias |"))

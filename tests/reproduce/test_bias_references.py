@@ -8,22 +8,11 @@ from perdure import explain, metrics
 from perdure.base.errors import InputError
 from perdure.learners import Training
 from perdure.reproduce.bias import metrics as bias_metrics
-from perdure.reproduce.bias import tabular_network as tabular
-from perdure.reproduce.bias.example_set import LookedAt, look_at
-from perdure.reproduce.bias.experiment import Place, run_experiment
+from perdure.reproduce.bias import tabular_model as tabular
+from perdure.reproduce.bias.example_set import ExampleSet, select_examples
+from perdure.reproduce.bias.experiment import Workspace, run_experiment
 from perdure.reproduce.bias.experiments import deepshap, gaussian
-from tests.helpers.bias_network import place_at, tiny_subject
-
-
-def test_map_agreement_hand_worked():
-    found = metrics.map_agreement([[3.0, 4.0, 0.0], [1.0, 0.0, 0.0]], [[6.0, 8.0, 0.0], [0.0, -2.0, 0.0]])
-    assert found.cosine == pytest.approx([1, 0])
-    assert found.error == pytest.approx([0, np.sqrt(2)])
-    assert found.rank[0] == pytest.approx(1)
-    assert found.rank[1] == pytest.approx(stats.spearmanr([1, 0, 0], [0, -2, 0]).statistic)
-    assert np.isnan(metrics.map_agreement([[0.0, 0.0]], [[1.0, 2.0]]).cosine).all()
-    with pytest.raises(InputError, match="their shapes"):
-        metrics.map_agreement([[1.0]], [[1.0, 2.0]])
+from tests.helpers.bias_network import tiny_model, workspace_at
 
 
 def test_sampling_distribution_is_scipys_moments():
@@ -62,35 +51,35 @@ def small_table(tmp_path):
         for label in ["no", "yes"] * 30
     ]
     (tmp_path / "tabular" / "adult.data").write_text("\n".join(rows))
-    return Place(tmp_path, tmp_path / "out", tmp_path / "pictures", lambda *_: None)
+    return Workspace(tmp_path, tmp_path / "out", tmp_path / "pictures", lambda *_: None)
 
 
 def test_columns_of_words_play_as_one(tmp_path):
-    subject, players = tabular.table_subject(small_table(tmp_path), Training(epochs=1, batch_size=16))
+    model, players = tabular.load_tabular_model(small_table(tmp_path), Training(epochs=1, batch_size=16))
     assert players.count == 3
     assert players.labels.tolist() == [0, 1, 1, 1, 2]
-    assert subject.benchmark.outputs == 2
+    assert model.benchmark.outputs == 2
 
 
 def test_tables_that_are_not_there(tmp_path):
     with pytest.raises(InputError, match="neither TV_News"):
-        tabular.table_subject(place_at(tmp_path))
+        tabular.load_tabular_model(workspace_at(tmp_path))
 
 
 def test_deepshap_experiment(tmp_path, monkeypatch):
-    subject, place = tiny_subject(), small_table(tmp_path)
+    model, workspace = tiny_model(), small_table(tmp_path)
     monkeypatch.setattr(deepshap, "SETTINGS", deepshap.Settings(2, 10, 8, 30))
-    monkeypatch.setattr(deepshap, "lenet", lambda _: subject)
-    run_experiment(deepshap.EXPERIMENT, place)
-    text = (place.out / "sections" / "bias-deepshap.md").read_text()
-    looked = look_at(place, subject, 2)
-    halves = [looked.marginals(10)[:, at::2].mean(axis=1) for at in range(2)]
-    found = metrics.map_agreement(looked.maps(("deepshap",))[0], (halves[0] + halves[1]) / 2)
+    monkeypatch.setattr(deepshap, "lenet", lambda _: model)
+    run_experiment(deepshap.EXPERIMENT, workspace)
+    text = (workspace.out / "sections" / "bias-deepshap.md").read_text()
+    examples = select_examples(workspace, model, 2)
+    halves = [examples.marginals(10)[:, at::2].mean(axis=1) for at in range(2)]
+    found = metrics.map_agreement(examples.maps(("deepshap",))[0], (halves[0] + halves[1]) / 2)
     assert f"| DeepSHAP, 100 backgrounds | {found.cosine.mean():.2g} [" in text
     assert f"{metrics.map_agreement(*halves).error.mean():.2g} [" in text
-    table, players = tabular.table_subject(place)
-    x, y = table.samples(8)
-    rows = LookedAt(place, table, x, y, table.background(100), players)
+    table, players = tabular.load_tabular_model(workspace)
+    x, y = table.examples(8)
+    rows = ExampleSet(workspace, table, x, y, table.background(100), players)
     exact = np.stack([one.values for one in rows.exact()])
     bias = metrics.attribution_biases(exact, rows.marginals(30).mean(axis=1))
     assert f"| sampled Shapley values, ours | {bias.mean[0, 0]:.4f} [" in text
@@ -98,23 +87,23 @@ def test_deepshap_experiment(tmp_path, monkeypatch):
     worse = metrics.attribution_biases(exact, players.gather(by_deepshap.double()).numpy())
     assert f"| DeepSHAP, ours | {worse.mean[0, 0]:.4f} [" in text
     assert "| DeepSHAP, paper (MLP-5, TV news) | 0.1944 | 0.0990 |" in text
-    assert (place.pictures / "bias-deepshap.png").stat().st_size > 10_000
+    assert (workspace.pictures / "bias-deepshap.png").stat().st_size > 10_000
 
 
 def test_gaussian_experiment(tmp_path, monkeypatch):
-    subject, place = tiny_subject(), place_at(tmp_path)
+    model, workspace = tiny_model(), workspace_at(tmp_path)
     monkeypatch.setattr(gaussian, "SETTINGS", gaussian.Settings(6, 3, 2, 4, 2, 10))
     for name in ("lenet", "resnet20"):
-        monkeypatch.setattr(gaussian, name, lambda _: subject)
-    run_experiment(gaussian.EXPERIMENT, place)
-    text = (place.out / "sections" / "bias-gaussian.md").read_text()
-    looked = look_at(place, subject, 6)
+        monkeypatch.setattr(gaussian, name, lambda _: model)
+    run_experiment(gaussian.EXPERIMENT, workspace)
+    text = (workspace.out / "sections" / "bias-gaussian.md").read_text()
+    examples = select_examples(workspace, model, 6)
     regions = gaussian.random_regions(8, 8, 3, 2, 0)
-    maps = looked.maps(("gradient_x_input",))[0]
+    maps = examples.maps(("gradient_x_input",))[0]
     found = bias_metrics.region_distributions(np.stack([maps[:, region] for region in regions]))
     assert f"| Gradient x Input, LeNet | variance | {found.variance[0]:.2g} |" in text
     assert f"{found.levene_p:.1g} | {found.friedman_p:.1g}" in text
-    values = looked.marginals(4, of=regions.ravel().tolist()).mean(axis=1)
+    values = examples.marginals(4, of=regions.ravel().tolist()).mean(axis=1)
     assert f"| Shapley values, LeNet | mean | {values[:, :4].mean():.2g} |" in text
     assert "| Gradient x Input, paper | variance | 0.7243 | 0.6894 | 0.7719 |" in text
-    assert (place.pictures / "bias-gaussian.png").stat().st_size > 10_000
+    assert (workspace.pictures / "bias-gaussian.png").stat().st_size > 10_000

@@ -11,42 +11,22 @@ import torch
 
 from perdure import explain, metrics, nets, tasks
 from perdure.audits.bias.results import BiasResult
-from perdure.audits.bias.shapley_store import KeptShapley
+from perdure.audits.bias.shapley_store import StoredShapley
 from perdure.base.errors import InputError
-from perdure.reproduce.bias import tabular_network as tabular
-from perdure.reproduce.bias.experiment import Place
+from perdure.reproduce.bias import tabular_model as tabular
+from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import table
-from perdure.reproduce.bias.networks import Subject, one_task
-from perdure.reproduce.bias.published import METHODS, PublishedTable, published_table, published_tables
+from perdure.reproduce.bias.published_tables import METHODS, PublishedTable, published_table, published_tables
 from perdure.reproduce.bias.table_text import lookalikes
+from perdure.reproduce.bias.trained_models import TrainedModel, one_task
 from perdure.tasks import Benchmark, Examples, Task
 
 
-def small_subject(place: Place | None = None) -> Subject:
+def small_model(workspace: Workspace | None = None) -> TrainedModel:
     """Return an untrained network on 8 x 8 digits: 64 pixels."""
     benchmark = one_task(tasks.load("split-digits", scenario="class"))
     network = nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval()
-    return Subject("small", network, benchmark, 0.5)
-
-
-def test_agreement_of_orders_by_hand():
-    # One of six pairs is turned round: tau = (5 - 1) / 6.
-    assert metrics.rank_agreement([1, 2, 3, 4], [10, 30, 20, 40]).tau == pytest.approx(4 / 6)
-    assert metrics.rank_agreement([1, 2, 3], [9, 5, 1]).tau == pytest.approx(-1)
-    left_out = metrics.rank_agreement([1, 2, math.nan, 3], [2, 1, 7, math.nan])
-    assert (left_out.tau, left_out.n) == (-1, 2)
-    assert math.isnan(metrics.rank_agreement([1, math.nan], [1, 2]).tau)
-    with pytest.raises(InputError, match="2 and 3 numbers"):
-        metrics.rank_agreement([1, 2], [1, 2, 3])
-
-
-def test_agreement_of_every_pair_of_measures():
-    found = metrics.rank_matrix({"a": [1, 2, 3], "b": [3, 2, 1], "c": [1, math.nan, 2]})
-    assert found.tau[0] == pytest.approx([1, -1, 1])
-    assert np.array_equal(found.tau, found.tau.T)
-    assert found.counts[2].tolist() == [2, 2, 2]
-    with pytest.raises(InputError, match="at least two"):
-        metrics.rank_matrix({"a": [1, 2]})
+    return TrainedModel("small", network, benchmark, 0.5)
 
 
 def test_the_papers_numbers():
@@ -72,32 +52,32 @@ def test_the_last_cell_of_table_3_is_read_with_its_missing_zero():
 
 
 def test_kept_shapley_values_are_those_of_one_call_and_are_not_sampled_again(tmp_path, monkeypatch):
-    subject = small_subject()
-    x, y = subject.samples(3)
-    asked: dict[str, Any] = {"background": subject.background(5), "samples": 20, "seed": 3}
-    kept = KeptShapley(tmp_path)
-    first = kept(subject.network, x, y, **asked)
-    whole = explain.shapley_table(subject.network, x, y, **asked)
+    model = small_model()
+    x, y = model.examples(3)
+    asked: dict[str, Any] = {"background": model.background(5), "samples": 20, "seed": 3}
+    kept = StoredShapley(tmp_path)
+    first = cached_arrays(model.network, x, y, **asked)
+    whole = explain.shapley_table(model.network, x, y, **asked)
     for name in ("values", "stderr", "parts"):
         assert getattr(first, name) == pytest.approx(getattr(whole, name), abs=1e-6)
     assert first.evaluations == whole.evaluations
     told = []
     monkeypatch.setattr(explain, "shapley_table", None)
-    again = kept(subject.network, x, y, progress=lambda done, total: told.append((done, total)), **asked)
+    again = cached_arrays(model.network, x, y, progress=lambda done, total: told.append((done, total)), **asked)
     assert again.parts == pytest.approx(first.parts, abs=0)
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("change", ["weights", "sample", "target", "background", "samples", "seed"])
 def test_whatever_decides_the_values_makes_them_anew(tmp_path, monkeypatch, change):
-    subject = small_subject()
-    x, y = subject.samples(1)
-    asked: dict[str, Any] = {"background": subject.background(5), "samples": 20, "seed": 3}
-    kept = KeptShapley(tmp_path)
-    kept(subject.network, x, y, **asked)
+    model = small_model()
+    x, y = model.examples(1)
+    asked: dict[str, Any] = {"background": model.background(5), "samples": 20, "seed": 3}
+    kept = StoredShapley(tmp_path)
+    cached_arrays(model.network, x, y, **asked)
     if change == "weights":
         with torch.no_grad():
-            next(subject.network.parameters())[0] += 0.1
+            next(model.network.parameters())[0] += 0.1
     elif change == "sample":
         x = x + 0.1
     elif change == "target":
@@ -106,14 +86,14 @@ def test_whatever_decides_the_values_makes_them_anew(tmp_path, monkeypatch, chan
         asked[change] = asked["background"] + 1 if change == "background" else asked[change] * 2
     monkeypatch.setattr(explain, "shapley_table", lambda *_, **__: pytest.fail("sampled anew"))
     with pytest.raises(pytest.fail.Exception, match="sampled anew"):
-        kept(subject.network, x, y, **asked)
+        cached_arrays(model.network, x, y, **asked)
 
 
 def test_the_section_holds_our_numbers_the_papers_and_their_agreement(tmp_path):
-    place = Place(None, tmp_path / "out", tmp_path / "pictures", lambda *_: None)
-    study = table.Study("lenet", "Small, digits", small_subject, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
-    text = table.run(place, [study])
-    result = BiasResult.load(table.result_file(place.out, "lenet"))
+    workspace = Workspace(None, tmp_path / "out", tmp_path / "pictures", lambda *_: None)
+    study = table.Study("lenet", "Small, digits", small_model, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
+    text = table.run(workspace, [study])
+    result = BiasResult.load(table.result_file(workspace.out, "lenet"))
     paper = published_table("lenet")
     row = next(line for line in text.splitlines() if line.startswith("| bottom 30 % |"))
     numbers = {method: result[method].cells[1][1].mean for method in ("grad", "gradient_x_input", "lrp")}
@@ -124,7 +104,9 @@ def test_the_section_holds_our_numbers_the_papers_and_their_agreement(tmp_path):
         # LRP has the lowest of the three in Table 3.
         assert re.search(re.escape(shown) + r" ± [\d.]+ / (\*\*)?" + f"{theirs:.4f}", row)
         assert (f"/ **{theirs:.4f}**" in row) == (method == "lrp")
-    tau = metrics.rank_agreement(list(numbers.values()), [paper.at(method, "bottom", 0.3) for method in numbers]).tau
+    tau = metrics.kendall_correlation(
+        list(numbers.values()), [paper.at(method, "bottom", 0.3) for method in numbers]
+    ).tau
     assert f"{tau:+.2f} (" in row
     assert "lime" not in text
     assert "resnet20 (Table 4)" in text
@@ -135,10 +117,10 @@ def test_the_section_holds_our_numbers_the_papers_and_their_agreement(tmp_path):
 
 
 def test_a_kept_bias_serves_the_same_network_only(tmp_path, monkeypatch):
-    place = Place(None, tmp_path, tmp_path, lambda *_: None)
-    study = table.Study("lenet", "Small, digits", small_subject, 3, 20, methods=("grad", "lrp"))
+    workspace = Workspace(None, tmp_path, tmp_path, lambda *_: None)
+    study = table.Study("lenet", "Small, digits", small_model, 3, 20, methods=("grad", "lrp"))
     monkeypatch.setattr(table, "LENET", study)
-    _, first = table.lenet_bias(place)
+    _, first = table.lenet_bias(workspace)
     measured = []
 
     def again(*_):
@@ -146,19 +128,19 @@ def test_a_kept_bias_serves_the_same_network_only(tmp_path, monkeypatch):
         return None, None
 
     monkeypatch.setattr(table, "measure_study", again)
-    assert table.lenet_bias(place)[1].to_json() == first.to_json()
+    assert table.lenet_bias(workspace)[1].to_json() == first.to_json()
     assert not measured
-    other = replace(small_subject(), accuracy=0.51)
-    monkeypatch.setattr(table, "LENET", replace(study, subject=lambda _: other))
-    table.lenet_bias(place)
+    other = replace(small_model(), accuracy=0.51)
+    monkeypatch.setattr(table, "LENET", replace(study, model=lambda _: other))
+    table.lenet_bias(workspace)
     assert measured == [1]
 
 
 def test_columns_of_the_paper_find_the_map_they_look_like(tmp_path):
-    place = Place(None, tmp_path / "out", tmp_path, lambda *_: None)
-    study = table.Study("lenet", "Small, digits", small_subject, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
-    subject, result = table.measure_study(study, place)
-    signed = table.signed_gradient_bias(study, subject, place).mean
+    workspace = Workspace(None, tmp_path / "out", tmp_path, lambda *_: None)
+    study = table.Study("lenet", "Small, digits", small_model, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
+    model, result = table.measure_study(study, workspace)
+    signed = table.signed_gradient_bias(study, model, workspace).mean
     constant = [[cell.mean for cell in row] for row in result["constant"].cells]
     # A table in which Grad is our signed gradient and LRP, up to a tenth, our constant map.
     bias = {
@@ -185,9 +167,9 @@ def test_the_signed_gradient_keeps_the_sign_of_the_largest_channel(tmp_path):
         test=Examples(np.full((2, 2, 2, 2), 255, np.uint8), np.array([0, 0])),
     )
     benchmark = Benchmark("small", (task,), "class", 2, (0,), (0.0, 0.0), (1.0, 1.0), 0)
-    study = table.Study("lenet", "Linear", lambda _: Subject("linear", network, benchmark, 1.0), 2, 20)
-    place = Place(None, tmp_path, tmp_path, lambda *_: None)
-    found = table.signed_gradient_bias(study, study.subject(place), place)
+    study = table.Study("lenet", "Linear", lambda _: TrainedModel("linear", network, benchmark, 1.0), 2, 20)
+    workspace = Workspace(None, tmp_path, tmp_path, lambda *_: None)
+    found = table.signed_gradient_bias(study, study.model(workspace), workspace)
     # Shapley values of a linear game are the weights summed over channels; the signed map has the larger of the two.
     expected = metrics.attribution_biases([[-3.0, -5.0, 2.5, 0.5]] * 2, [[-2.0, -4.0, 4.5, 0.5]] * 2)
     assert found.mean == pytest.approx(expected.mean, abs=1e-5)
@@ -202,14 +184,14 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
     (folder / "adult.data").write_text("one,two,word,label\n" + "\n".join(lines) + "\n")
     benchmark = tabular.table_benchmark(tmp_path)
     network = nets.build("mlp-table", input_shape=benchmark.input_shape, outputs=2, width=4).eval()
-    subject = Subject("table", network, benchmark, 0.9)
+    model = TrainedModel("table", network, benchmark, 0.9)
     # two numbers and one column of three words: three players for five features
-    assert tabular.columns(subject.benchmark).labels.tolist() == [0, 1, 2, 2, 2]
+    assert tabular.columns(model.benchmark).labels.tolist() == [0, 1, 2, 2, 2]
     methods = ("gradient_x_input", "integrated_gradients", "deepshap")
     study = table.Study(
-        "own", "Table", lambda _: subject, 6, 0, lambda one: tabular.columns(one.benchmark), exact=True, methods=methods
+        "own", "Table", lambda _: model, 6, 0, lambda one: tabular.columns(one.benchmark), exact=True, methods=methods
     )
-    text = table.run(Place(tmp_path, tmp_path / "out", tmp_path, lambda *_: None), [study])
+    text = table.run(Workspace(tmp_path, tmp_path / "out", tmp_path, lambda *_: None), [study])
     result = BiasResult.load(table.result_file(tmp_path / "out", "own"))
     assert result.estimator == "exact"
     assert result.settings["player_count"] == 3
@@ -220,15 +202,15 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
 
 
 def test_a_network_without_data_does_not_cost_the_others(tmp_path):
-    place = Place(tmp_path, tmp_path / "out", tmp_path, lambda *_: None)
-    good = table.Study("lenet", "Small, digits", small_subject, 2, 20, methods=("grad", "lrp"))
-    bad = replace(good, name="mlp5", title="Table", subject=lambda place: tabular.table_subject(place)[0])
-    text = table.run(place, [good, bad])
+    workspace = Workspace(tmp_path, tmp_path / "out", tmp_path, lambda *_: None)
+    good = table.Study("lenet", "Small, digits", small_model, 2, 20, methods=("grad", "lrp"))
+    bad = replace(good, name="mlp5", title="Table", model=lambda workspace: tabular.load_tabular_model(workspace)[0])
+    text = table.run(workspace, [good, bad])
     assert "### Table\n\nNot run: " in text
     assert "adult.data" in text
     assert "### Small, digits\n\nTest accuracy 0.500" in text
     with pytest.raises(InputError, match=r"adult\.data"):
-        table.run(place, [bad])
+        table.run(workspace, [bad])
 
 
 def test_missing_data_are_named(tmp_path):

@@ -13,6 +13,18 @@ from perdure.metrics.accuracy_matrix import (
     remembering,
 )
 from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, chosen_players
+from perdure.metrics.correlation import (
+    KendallCorrelation,
+    KendallMatrix,
+    MapAgreement,
+    PearsonCorrelation,
+    SpearmanCorrelation,
+    kendall_correlation,
+    kendall_matrix,
+    map_agreement,
+    pearson_correlation,
+    spearman_correlation,
+)
 from perdure.metrics.efficiency import (
     computational_efficiency,
     model_size_efficiency,
@@ -22,8 +34,6 @@ from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.paired_tests import Difference, holm, paired_difference
-from perdure.metrics.rank_correlation import MapAgreement, RankCorrelation, map_agreement, rank_correlation
-from perdure.metrics.ranks import Correlation, RankAgreement, RankMatrix, correlation, rank_agreement, rank_matrix
 from perdure.metrics.registry import METRICS, Metric, RunNumbers, compute_metrics, metric
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.sampling_stability import (
@@ -62,23 +72,23 @@ __all__ = [
     "WEIGHTS",
     "Bias",
     "ContextInstability",
-    "Correlation",
     "CriteriaCorrelation",
     "Difference",
     "FirstPlaces",
     "Interval",
     "Intransigence",
+    "KendallCorrelation",
+    "KendallMatrix",
     "MapAgreement",
     "Metric",
     "Missing",
     "PairScores",
-    "RankAgreement",
-    "RankCorrelation",
-    "RankMatrix",
+    "PearsonCorrelation",
     "RetrainingScores",
     "RunNumbers",
     "SamplingDistribution",
     "ShapcSummary",
+    "SpearmanCorrelation",
     "StabilityCurve",
     "Trend",
     "VarianceRatio",
@@ -95,7 +105,6 @@ __all__ = [
     "computational_efficiency",
     "compute_metrics",
     "context_instability",
-    "correlation",
     "criteria_correlation",
     "first_places",
     "forward_transfer",
@@ -103,6 +112,8 @@ __all__ = [
     "instability",
     "interval",
     "intransigence",
+    "kendall_correlation",
+    "kendall_matrix",
     "lifelong",
     "map_agreement",
     "mege",
@@ -112,10 +123,8 @@ __all__ = [
     "model_size_efficiency",
     "pair_scores",
     "paired_difference",
+    "pearson_correlation",
     "positive_backward_transfer",
-    "rank_agreement",
-    "rank_correlation",
-    "rank_matrix",
     "reason",
     "reco",
     "remembering",
@@ -125,6 +134,7 @@ __all__ = [
     "sampling_distribution",
     "shapc",
     "shapc_at_shares",
+    "spearman_correlation",
     "stability_curve",
     "summarise_shapc",
     "trend_test",

@@ -1,4 +1,4 @@
-"""Intervals over runs: how far a mean of few runs can be believed."""
+"""Confidence intervals of a mean over runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over ``n`` runs and its interval. ``low`` and ``high`` are NaN for a single run, all three when it is missing."""
+    """A mean over ``n`` runs with its confidence interval.
+
+    ``low`` and ``high`` are NaN for a single run. If the mean is missing, all three are NaN and ``reason`` says why.
+    """
 
     mean: float
     low: float
@@ -39,16 +42,16 @@ class Interval:
 def interval(
     values: Any, level: float = 0.95, seed: int = 0, bounds: tuple[float, float] = (-math.inf, math.inf)
 ) -> Interval:
-    """Return the mean over runs with its two-sided interval, cut off at the ``bounds`` of what is measured.
+    """Return the mean over runs with its two-sided confidence interval, clipped to ``bounds``, the metric's range.
 
-    Below ten runs Student's t, because a percentile bootstrap of so few covers far less than it says (.48, .75 and .84
-    instead of .95 at 2, 3 and 5 runs). From ten runs on the studentised bootstrap, which also follows skewed values: measured
-    coverage of its 95 % at 10 runs is .955 (Gaussian) and .949 (Beta(8, 1)), of the percentile bootstrap .894 and .866.
+    Student's t below ten runs: the coverage of a percentile bootstrap is far below the nominal .95 (.48, .75 and .84 at 2,
+    3 and 5 runs). The studentized bootstrap from ten runs on, which also suits skewed values: at 10 runs its measured
+    coverage is .955 (Gaussian) and .949 (Beta(8, 1)), that of the percentile bootstrap .894 and .866.
 
-    A run whose value is missing makes the interval missing: leaving it out would compare different sets of runs.
+    If the value of one run is missing, the interval is missing: leaving the run out would compare different sets of runs.
     """
     if not 0 < level < 1:
-        raise InputError(f"level: expected a share between 0 and 1, got {level!r}")
+        raise InputError(f"level: expected a number between 0 and 1, such as 0.95, got {level!r}")
     runs = list(values)
     absent = [value for value in runs if isinstance(value, Missing)]
     if absent:
@@ -59,7 +62,7 @@ def interval(
     n, mean = len(array), float(array.mean())
     if n == 1:
         return Interval(mean, math.nan, math.nan, 1, "none", "one run has no interval", level)
-    low, high = _student(array, level) if n < FEW_RUNS else _studentised_bootstrap(array, level, seed)
+    low, high = _student(array, level) if n < FEW_RUNS else _studentized_bootstrap(array, level, seed)
     low, high = max(low, bounds[0]), min(high, bounds[1])
     return Interval(mean, low, high, n, "t" if n < FEW_RUNS else "bootstrap", None, level)
 
@@ -69,7 +72,7 @@ def _student(array: FloatArray, level: float) -> tuple[float, float]:
     return float(array.mean()) - margin, float(array.mean()) + margin
 
 
-def _studentised_bootstrap(array: FloatArray, level: float, seed: int) -> tuple[float, float]:
+def _studentized_bootstrap(array: FloatArray, level: float, seed: int) -> tuple[float, float]:
     mean, stderr = float(array.mean()), float(_stderr(array))
     if stderr == 0:
         return mean, mean

@@ -1,7 +1,8 @@
-"""What happens between the task boundaries: lowest, falling and rising accuracies (De Lange et al. 2023).
+"""Metrics of the stability gap: lowest accuracy and largest changes between task boundaries (De Lange et al. 2023).
 
-``evaluations`` is an (evaluations x tasks) table in time order and ``trained`` says which task was being learned at each
-evaluation; without it the table is a square accuracy matrix, one evaluation after each task. NaN means not evaluated.
+``evaluations`` is an (evaluations x tasks) table in time order; ``trained`` gives the task that was trained at the time of
+each evaluation. Without ``trained`` the table is a square accuracy matrix with one evaluation after each task. NaN means
+not evaluated.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ import numpy as np
 from scipy.ndimage import maximum_filter1d
 
 from perdure.base.errors import InputError
-from perdure.metrics.accuracy_matrix import AccuracyTable, check
+from perdure.metrics.accuracy_matrix import AccuracyTable, check_accuracies
 from perdure.metrics.missing import FloatArray, Missing, as_floats
 
 
 def min_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> float:
-    """Mean over old tasks of the lowest accuracy on each, at any evaluation after its own training ended.
+    """min-ACC: lowest accuracy on each old task after its training, averaged over old tasks. In [0, 1], higher is better.
 
-    min-ACC of De Lange et al. 2023, Eq. 2. In [0, 1], higher is better. An old task is one whose training ended before the
-    last evaluation; where a task is revisited its training ends with the first visit, so a dip before it returns counts.
+    De Lange et al. 2023, Eq. 2. A task is old if its training ended before the last evaluation. The training of a task
+    ends with its first visit, so a dip before a later visit counts.
     """
-    table = check(evaluations, trained)
+    table = check_accuracies(evaluations, trained)
     after = _after_own_training(table)
     old = after.any(axis=0)
     if not old.any():
@@ -33,11 +34,11 @@ def min_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> floa
 
 
 def worst_case_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> float:
-    """WC-ACC = R[k, k] / K + (1 - 1/K) * min-ACC, K tasks so far (De Lange et al. 2023, Eq. 3). Higher is better, in [0, 1].
+    """WC-ACC = R[k, k] / K + (1 - 1/K) * min-ACC (De Lange et al. 2023, Eq. 3). In [0, 1], higher is better.
 
-    R[k, k] is the last accuracy on the task trained last.
+    R[k, k] is the final accuracy on the task trained last, K the number of tasks trained so far.
     """
-    table = check(evaluations, trained)
+    table = check_accuracies(evaluations, trained)
     current = float(table.values[-1, table.trained[-1]])
     seen_tasks = int(table.seen[-1].sum())
     if seen_tasks == 1:
@@ -46,28 +47,28 @@ def worst_case_accuracy(evaluations: Any, trained: Sequence[int] | None = None) 
 
 
 def windowed_forgetting(evaluations: Any, window: int) -> float:
-    """WF^w: the largest drop of a task's accuracy between any two of ``window`` evaluations in a row, averaged over tasks.
+    """WF^w: largest drop in a task's accuracy within ``window`` consecutive evaluations, averaged over tasks.
 
-    De Lange et al. 2023. In [0, 1], lower is better; a task that never drops counts as 0.
+    De Lange et al. 2023. In [0, 1], lower is better; a task whose accuracy never drops counts as 0.
     """
     return _largest_change(evaluations, window, sign=1.0)
 
 
 def windowed_plasticity(evaluations: Any, window: int) -> float:
-    """WP^w: the largest rise of a task's accuracy between any two of ``window`` evaluations in a row, averaged over tasks.
+    """WP^w: largest rise in a task's accuracy within ``window`` consecutive evaluations, averaged over tasks.
 
-    De Lange et al. 2023. In [0, 1], higher is better; a task that never rises counts as 0.
+    De Lange et al. 2023. In [0, 1], higher is better; a task whose accuracy never rises counts as 0.
     """
     return _largest_change(evaluations, window, sign=-1.0)
 
 
 def _after_own_training(table: AccuracyTable) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    """Cells later than the first unbroken run of evaluations during which their task was trained."""
+    """Return a mask of the cells after the first consecutive evaluations during which their task was trained."""
     steps, tasks = table.values.shape
     is_trained = table.trained[:, None] == np.arange(tasks)[None, :]
-    at = np.arange(steps)[:, None]
-    left = (at > table.first_visit[None, :]) & ~is_trained
-    return np.logical_or.accumulate(left, axis=0)
+    step = np.arange(steps)[:, None]
+    has_ended = (step > table.first_visit[None, :]) & ~is_trained
+    return np.logical_or.accumulate(has_ended, axis=0)
 
 
 def _largest_change(evaluations: Any, window: int, sign: float) -> float:
@@ -78,14 +79,14 @@ def _largest_change(evaluations: Any, window: int, sign: float) -> float:
     if (known.sum(axis=0) < 2).all():
         return Missing("no task was evaluated twice")
     signed = sign * values
-    drop = _highest_before(np.where(known, signed, -np.inf), window) - np.where(known, signed, np.inf)
+    drop = _trailing_maximum(np.where(known, signed, -np.inf), window) - np.where(known, signed, np.inf)
     measured = known.sum(axis=0) >= 2
     return float(np.maximum(drop[:, measured].max(axis=0), 0.0).mean())
 
 
-def _highest_before(values: FloatArray, window: int) -> FloatArray:
-    """Return for each row the highest of the up to ``window`` rows that end with it; the cost does not depend on the window."""
+def _trailing_maximum(values: FloatArray, window: int) -> FloatArray:
+    """Return for each row the maximum of the last ``window`` rows up to it, in time that does not depend on the window."""
     size = min(window, len(values))
-    # scipy centres its window; the origin moves it so that it ends at the current row.
+    # scipy centers its window; the origin shifts it so that it ends at the current row.
     highest: FloatArray = maximum_filter1d(values, size, axis=0, mode="constant", cval=-np.inf, origin=(size - 1) // 2)
     return highest

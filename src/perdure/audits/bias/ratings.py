@@ -12,7 +12,14 @@ import numpy as np
 from perdure.audits.bias.results import BiasResult
 from perdure.base.errors import InputError, suggest
 from perdure.base.files import number_in, read_rows
-from perdure.metrics import Correlation, Interval, RankAgreement, correlation, interval, rank_agreement
+from perdure.metrics import (
+    Interval,
+    KendallCorrelation,
+    PearsonCorrelation,
+    interval,
+    kendall_correlation,
+    pearson_correlation,
+)
 
 COLUMNS = ("explainer", "rater", "rating")
 FORMAT = "a CSV file with the columns explainer, rater, rating and, if several pictures were rated, image"
@@ -41,8 +48,8 @@ class HumanAgreement:
     explainers: tuple[str, ...]
     ratings: tuple[Interval, ...]
     bias: tuple[Interval, ...]
-    linear: Correlation
-    order: RankAgreement
+    linear: PearsonCorrelation
+    order: KendallCorrelation
     raters: int
     images: int
 
@@ -121,8 +128,8 @@ def compare_with_ratings(bias: BiasResult, ratings: Ratings) -> HumanAgreement:
         explainers=names,
         ratings=rated,
         bias=known,
-        linear=correlation(*pairs),
-        order=rank_agreement(*pairs),
+        linear=pearson_correlation(*pairs),
+        order=kendall_correlation(*pairs),
         raters=len(_raters(ratings.by_rater)),
         images=ratings.images,
     )

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.audits.bias.results import BiasResult, ExplainerBias
-from perdure.metrics import Interval, RankAgreement, rank_agreement
-from perdure.reproduce.bias.published import METHODS, PublishedTable
+from perdure.metrics import Interval, KendallCorrelation, kendall_correlation
+from perdure.reproduce.bias.published_tables import METHODS, PublishedTable
 
 SHORT = {**METHODS, "expected_gradients": "EG (ours)", "constant": "constant", "random": "random"}
 Row = tuple[str, float]
@@ -42,7 +42,7 @@ def _settings(accuracy: float, result: BiasResult) -> str:
             f"{100 * result.noise_share:.1f} % of the Shapley values' squared norm is sampling noise"
         )
     return (
-        f"Test accuracy {accuracy:.3f}; {result.samples} test samples, the true class; {sampling}; "
+        f"Test accuracy {accuracy:.3f}; {result.examples} test samples, the true class; {sampling}; "
         f"{result.settings['background']} backgrounds, {result.settings['budget']} steps or perturbations a map."
     )
 
@@ -116,15 +116,15 @@ def _sampling(result: BiasResult) -> str:
     )
 
 
-def _agreement_of(result: BiasResult, published: PublishedTable, row: Row) -> RankAgreement:
+def _agreement_of(result: BiasResult, published: PublishedTable, row: Row) -> KendallCorrelation:
     side, share = result.sides.index(row[0]), result.shares.index(row[1])
     common = [entry for entry in result.explainers if entry.ranked and entry.method in published.bias[row]]
-    return rank_agreement(
+    return kendall_correlation(
         [entry.cells[share][side].mean for entry in common], [published.bias[row][entry.method] for entry in common]
     )
 
 
-def _tau(found: RankAgreement) -> str:
+def _tau(found: KendallCorrelation) -> str:
     return "–" if math.isnan(found.tau) else f"{found.tau:+.2f} ({found.p:.2f})"
 
 
@@ -136,7 +136,7 @@ def _agreement(result: BiasResult, published: PublishedTable) -> str:
     ours = [_ours_lowest(result, row, common) for row in rows]
     theirs = [_lowest(published.bias[row], common) for row in rows]
     same = sum(one == other for one, other in zip(ours, theirs, strict=True))
-    over = rank_agreement(
+    over = kendall_correlation(
         [result[method].overall.mean for method in common],
         [float(np.mean([published.bias[row][method] for row in rows])) for method in common],
     )

@@ -8,11 +8,11 @@ import numpy as np
 
 from perdure import figures
 from perdure.figures.bias_experiments import agreement_points
-from perdure.metrics import Interval, RankCorrelation, attribution_biases, interval, rank_correlation
-from perdure.reproduce.bias.example_set import METHODS, SHORT, FloatArray, LookedAt, look_at
-from perdure.reproduce.bias.experiment import Experiment, Place
-from perdure.reproduce.bias.formatting import said, shown, table
-from perdure.reproduce.bias.networks import lenet, resnet20
+from perdure.metrics import Interval, SpearmanCorrelation, attribution_biases, interval, spearman_correlation
+from perdure.reproduce.bias.example_set import METHODS, SHORT, ExampleSet, FloatArray, select_examples
+from perdure.reproduce.bias.experiment import Experiment, Workspace
+from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
+from perdure.reproduce.bias.trained_models import lenet, resnet20
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Agreement:
     accurate: FloatArray
     accurate_stderr: float
     """Root mean square of the accurate bias's own standard error, as a share of the mean bias."""
-    pooled: tuple[RankCorrelation, ...]
+    pooled: tuple[SpearmanCorrelation, ...]
     """Over all maps, at each budget."""
     within: tuple[Interval, ...]
     """Over the methods of one sample, the mean over samples with its interval, at each budget."""
@@ -67,16 +67,16 @@ def agreement(
     samples, many, players = accurate.shape
     groups = accurate.reshape(samples, parts, many // parts, players).mean(axis=2).swapaxes(0, 1)
     true = attribution_biases(maps, groups.mean(axis=0), TOP, ("top",), parts=groups)
-    accurate_bias = true.samples[..., 0, 0]
+    accurate_bias = true.per_example[..., 0, 0]
     error = np.sqrt(np.square(true.sampling_stderr[:, 0, 0] * samples).mean() / samples)
     sampled = np.stack(
         [
-            attribution_biases(maps, marginals[:, :size].mean(axis=1), TOP, ("top",)).samples[..., 0, 0]
+            attribution_biases(maps, marginals[:, :size].mean(axis=1), TOP, ("top",)).per_example[..., 0, 0]
             for size in budgets
         ]
     )
     within = [
-        interval([rank_correlation(one[:, at], accurate_bias[:, at]).rho for at in range(samples)], bounds=(-1, 1))
+        interval([spearman_correlation(one[:, at], accurate_bias[:, at]).rho for at in range(samples)], bounds=(-1, 1))
         for one in sampled
     ]
     return Agreement(
@@ -84,42 +84,46 @@ def agreement(
         sampled=sampled,
         accurate=accurate_bias,
         accurate_stderr=float(error / np.nanmean(accurate_bias)),
-        pooled=tuple(rank_correlation(one.ravel(), accurate_bias.ravel()) for one in sampled),
+        pooled=tuple(spearman_correlation(one.ravel(), accurate_bias.ravel()) for one in sampled),
         within=tuple(within),
         deviation=np.nanmean(np.abs(sampled - accurate_bias), axis=(1, 2)) / np.nanmean(accurate_bias),
     )
 
 
-def run(place: Place) -> str:
+def run(workspace: Workspace) -> str:
     """Measure, draw and tell."""
     found = {}
-    for name, subject, chosen in (("LeNet", lenet(place), LENET), ("ResNet-20", resnet20(place), RESNET20)):
-        looked = look_at(place, subject, chosen.images, chosen.cells)
+    for name, model, settings in (("LeNet", lenet(workspace), LENET), ("ResNet-20", resnet20(workspace), RESNET20)):
+        examples = select_examples(workspace, model, settings.images, settings.cells)
         marginals, accurate = (
-            looked.marginals(max(chosen.budgets)),
-            looked.marginals(chosen.accurate, paired=True, seed=1),
+            examples.marginals(max(settings.budgets)),
+            examples.marginals(settings.accurate, paired=True, seed=1),
         )
-        found[name] = (chosen, looked, agreement(looked.maps(chosen.methods), marginals, accurate, chosen.budgets))
+        found[name] = (
+            settings,
+            examples,
+            agreement(examples.maps(settings.methods), marginals, accurate, settings.budgets),
+        )
     figure = agreement_points(
         {
-            f"{name}, {chosen.budgets[-1]} permutations": {
-                SHORT.get(method, method): (result.accurate[place_], result.sampled[-1, place_])
-                for place_, method in enumerate(chosen.methods)
+            f"{name}, {settings.budgets[-1]} permutations": {
+                SHORT.get(method, method): (result.accurate[index], result.sampled[-1, index])
+                for index, method in enumerate(settings.methods)
             }
-            for name, (chosen, _, result) in found.items()
+            for name, (settings, _, result) in found.items()
         }
     )
-    figures.save(figure, place.pictures / "bias-agreement.png")
+    figures.save(figure, workspace.pictures / "bias-agreement.png")
     parts = ["The bias at the top 10 %, a point for each map. The paper shows points without numbers."]
-    for name, (chosen, looked, result) in found.items():
-        parts += _words(name, chosen, looked, result)
+    for name, (settings, examples, result) in found.items():
+        parts += _section_text(name, settings, examples, result)
     parts.append("![Bias at a feasible budget against the accurate bias](bias-agreement.png)")
     return "\n\n".join(parts)
 
 
-def _words(name: str, chosen: Settings, looked: LookedAt, result: Agreement) -> list[str]:
+def _section_text(name: str, settings: Settings, examples: ExampleSet, result: Agreement) -> list[str]:
     rows = [
-        [str(size), str(pooled), shown(within, 2), f"{100 * off:.1f} %"]
+        [str(size), str(pooled), interval_cell(within, 2), f"{100 * off:.1f} %"]
         for size, pooled, within, off in zip(
             result.budgets, result.pooled, result.within, result.deviation, strict=True
         )
@@ -127,16 +131,16 @@ def _words(name: str, chosen: Settings, looked: LookedAt, result: Agreement) -> 
     last = result.pooled[-1]
     reading = "agrees with" if last.low > 0 else "does not show"
     return [
-        said(
-            f"**{name}** ({100 * looked.subject.accuracy:.1f} %), {chosen.images} images, {looked.players.count}",
-            f"{looked.players.kind if chosen.cells is None else 'cells of a grid'}, {len(chosen.methods)} methods. Accurate:",
-            f"{chosen.accurate} antithetic permutations, whose own standard error is {100 * result.accurate_stderr:.2g} %",
+        paragraph(
+            f"**{name}** ({100 * examples.model.accuracy:.1f} %), {settings.images} images, {examples.players.count}",
+            f"{examples.players.kind if settings.cells is None else 'cells of a grid'}, {len(settings.methods)} methods. Accurate:",
+            f"{settings.accurate} antithetic permutations, whose own standard error is {100 * result.accurate_stderr:.2g} %",
             "of the mean bias.",
         ),
-        table(
+        markdown_table(
             ["permutations", "Spearman, all maps", "Spearman, methods of one image", "mean deviation / mean bias"], rows
         ),
-        said(
+        paragraph(
             f"At {result.budgets[-1]} permutations this {reading} the paper's positive relation ({last}, n = {last.n}).",
         ),
     ]

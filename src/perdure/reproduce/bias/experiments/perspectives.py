@@ -9,8 +9,8 @@ import numpy as np
 
 from perdure import figures
 from perdure.audits.bias.results import BiasResult
-from perdure.metrics import Interval, RankMatrix, rank_matrix
-from perdure.reproduce.bias.experiment import Experiment, Place
+from perdure.metrics import Interval, KendallMatrix, kendall_matrix
+from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.experiments.table import BACKGROUND, BUDGET, lenet_bias
 from perdure.reproduce.bias.measures.perspectives import PerspectivesResult, measure_perspectives
 from perdure.reproduce.bias.table_text import SHORT
@@ -32,41 +32,41 @@ class Settings:
 SETTINGS = Settings()
 
 
-def run(place: Place) -> str:
+def run(workspace: Workspace) -> str:
     """Measure all perspectives on the LeNet and return the section."""
-    subject, bias = lenet_bias(place)
-    x, y = subject.samples(SETTINGS.samples)
+    model, bias = lenet_bias(workspace)
+    x, y = model.examples(SETTINGS.samples)
     found = measure_perspectives(
-        subject.network,
+        model.network,
         x,
         y,
-        background=subject.background(BACKGROUND),
+        background=model.background(BACKGROUND),
         methods=[entry.method for entry in bias.explainers if not entry.control],
         removals=SETTINGS.removals,
         radius=SETTINGS.radius,
         perturbations=SETTINGS.perturbations,
         budget=SETTINGS.budget,
-        progress=lambda what, done, total: place.progress(f"perspectives: {what}", done, total),
+        progress=lambda what, done, total: workspace.progress(f"perspectives: {what}", done, total),
     )
-    return perspectives_section(bias, found, place)
+    return perspectives_section(bias, found, workspace)
 
 
-def perspectives_section(bias: BiasResult, found: PerspectivesResult, place: Place) -> str:
+def perspectives_section(bias: BiasResult, found: PerspectivesResult, workspace: Workspace) -> str:
     """Return the table, the agreement of the orders and the figure."""
     order = [name for name in SHORT if any(entry.method == name for entry in found.explainers)]
     values = {name: _values(name, order, bias, found) for name in NAMES}
-    explainers = [place_ for place_, name in enumerate(order) if name not in ("constant", "random")]
+    explainers = [index for index, name in enumerate(order) if name not in ("constant", "random")]
     # Sparsity is turned: the studies that ask for it call the sparser map the better one.
     ways = {
         name: (-1 if name == "sparsity" else 1) * np.array([values[name][i].mean for i in explainers]) for name in NAMES
     }
-    agreement = rank_matrix(ways)
+    agreement = kendall_matrix(ways)
     picture = "bias-perspectives.png"
     titles = [SHORT[order[i]] for i in explainers]
-    figures.save(figures.rank_lines(titles, ways), place.pictures / picture)
+    figures.save(figures.rank_lines(titles, ways), workspace.pictures / picture)
     lines = [
         (
-            f"The LeNet of the table above. Bias: all shares and sides, {bias.samples} images. The others: {found.samples} of "
+            f"The LeNet of the table above. Bias: all shares and sides, {bias.examples} images. The others: {found.samples} of "
             f"these images. Infidelity (Yeh et al. 2019): {found.removals} random squares removed, the map scaled best, as the "
             f"part of the drops it does not predict. Sensitivity: the largest relative change of the map under "
             f"{found.perturbations} draws of noise up to {found.radius:g} in units of the normalised input. Sparsity: the Gini "
@@ -99,7 +99,7 @@ def _cell(value: Interval) -> str:
     return f"{value.mean:.4f}{half}"
 
 
-def _agreements(found: RankMatrix) -> list[str]:
+def _agreements(found: KendallMatrix) -> list[str]:
     """Return Kendall's tau of every pair as a small table."""
     lines = ["| Kendall's τ | " + " | ".join(found.measures) + " |", "|" + "---|" * (len(found.measures) + 1)]
     for name, row in zip(found.measures, found.tau, strict=True):

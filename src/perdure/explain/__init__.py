@@ -1,8 +1,11 @@
-"""Attributions from a network: explainers, expected gradients, Shapley values, and refusals where they would be wrong."""
+"""Attributions: explainers, Shapley values, and a checker that refuses networks on which a method would be wrong."""
 
-from perdure.explain.attribute import attribute, expected_gradients, method_names, unknown_method
+from perdure.explain.attribute import attribute, expected_gradients, method_names
 from perdure.explain.checks.network import Finding, check_network
+from perdure.explain.checks.requirements import Gradients, ModuleRules, Outputs
+from perdure.explain.explainer import EXPLAINERS, Explainer, explainer, get_explainer
 from perdure.explain.methods.expected_gradients import ExpectedGradients
+from perdure.explain.request import Request
 from perdure.explain.shapley.axioms import AxiomCheck, Axioms, check_axioms, check_network_axioms
 from perdure.explain.shapley.estimators import ESTIMATORS, Shapley, shapley
 from perdure.explain.shapley.exact import Dividends, ExactShapley, exact_shapley
@@ -16,15 +19,21 @@ from perdure.explain.shapley.table import ShapleyTable, layer_maps, shapley_tabl
 
 __all__ = [
     "ESTIMATORS",
+    "EXPLAINERS",
     "AxiomCheck",
     "Axioms",
     "Dividends",
     "ExactShapley",
     "ExpectedGradients",
+    "Explainer",
     "Finding",
+    "Gradients",
     "MaskingOrder",
+    "ModuleRules",
     "NetworkGame",
+    "Outputs",
     "Players",
+    "Request",
     "Shapley",
     "ShapleyTable",
     "attribute",
@@ -34,7 +43,9 @@ __all__ = [
     "choose_estimator",
     "exact_shapley",
     "expected_gradients",
+    "explainer",
     "features",
+    "get_explainer",
     "grid",
     "layer_maps",
     "layer_output",
@@ -47,5 +58,4 @@ __all__ = [
     "shapley_marginals",
     "shapley_table",
     "superpixels",
-    "unknown_method",
 ]

@@ -1,4 +1,4 @@
-"""Random numbers that depend on a seed and on what they are for, never on batches, order or the network."""
+"""Random numbers that depend on the seed and the example, never on batches, order or the network."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from torch import Tensor
 
 
 def generator(seed: int, *counters: int) -> np.random.Generator:
-    """Return the stream of its own that belongs to a seed and some counters (sample, permutation, pass)."""
+    """Return the random generator for a seed and some counters (example, permutation, pass)."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *counters])))
 
 
-def sample_key(sample: Tensor) -> int:
-    """Return a number that stands for one sample, from its values as float32.
+def example_key(example: Tensor) -> int:
+    """Return a number that identifies an example, from its values as float32.
 
-    The same sample gets the same draws wherever it stands in whichever batch, for every network and every
-    checkpoint of it: their differences are then free of the part of the sampling noise they share.
+    The same example gets the same draws in every batch and for every network and checkpoint (common random numbers), so
+    that the shared part of the sampling noise cancels in their differences.
     """
-    plain = np.ascontiguousarray(sample.detach().cpu().float().numpy(), dtype="<f4")
+    plain = np.ascontiguousarray(example.detach().cpu().float().numpy(), dtype="<f4")
     return int.from_bytes(hashlib.blake2b(plain.tobytes(), digest_size=8).digest(), "little")
 
 
 def permutation_ranks(seed: int, index: int, players: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the places of the players in the random order with this number: ``ranks[i]`` is where player i stands."""
+    """Return the rank of each player in a random order: ``ranks[i]`` is the position of player i."""
     return generator(seed, index).permutation(players)

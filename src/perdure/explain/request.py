@@ -1,4 +1,4 @@
-"""What a method is asked to explain, already checked."""
+"""The input of an explainer: a network, examples and a budget, already checked."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from perdure.base.errors import InputError
 
 if TYPE_CHECKING:
+    from perdure.explain.checks.network import Inspection
     from perdure.explain.shapley.players import Players
 
 Progress = Callable[[int, int], None]
@@ -18,10 +19,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Request:
-    """One call of ``attribute``: tensors are detached, on the network's device and of its type.
+    """One call of `attribute`. Tensors are detached, on the network's device and of its dtype.
 
-    ``target`` holds one output index for each sample. ``baseline`` is as the user gave it: None, a word, a
-    number or a tensor. ``batch_size`` is the number of rows that go through the network at once.
+    ``target`` holds one output index per example. ``samples`` is the number of random draws or steps for one map.
+    ``baseline`` is as the user passed it: None, a word, a number or a tensor. ``batch_size`` is the number of rows that go
+    through the network at once.
     """
 
     model: nn.Module
@@ -33,17 +35,19 @@ class Request:
     layer: str | None
     baseline: Any
     batch_size: int
+    inspection: Inspection
     players: Players | str | None = None
-    estimator: str = "antithetic"
     progress: Progress | None = None
 
-    def needed_background(self, method: str) -> Tensor:
-        """Return the background, or say that the method needs one."""
+    def required_background(self, method: str) -> Tensor:
+        """Return the background; without one, raise `InputError`."""
         if self.background is None:
-            raise InputError(f"method {method!r} needs a background: pass background=, some training inputs like x")
+            raise InputError(
+                f"method {method!r} needs a background: pass background=, training inputs with the shape of x"
+            )
         return self.background
 
     def report(self, done: int) -> None:
-        """Tell the progress bar, if there is one, how many samples are done."""
+        """Report the number of finished examples to the progress callback, if there is one."""
         if self.progress is not None:
             self.progress(done, len(self.x))

@@ -1,4 +1,4 @@
-"""What an audit looks at: the checkpoints of a run, the networks they belong to, and the test data of its tasks."""
+"""One way from a record or a folder of checkpoints to networks and data."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from perdure import learners, nets, tasks
-from perdure.runs.data import BenchmarkData, Data, OwnData
+from perdure import learners, tasks
 from perdure.base.errors import InputError
 from perdure.record import Record
 from perdure.record.schema import MANIFEST
-from perdure.record.tensors import load_tensors
+from perdure.runs.cache import Cache, record_cache
+from perdure.runs.data import BenchmarkData, RunData, UserData
+from perdure.runs.networks import NetworkMaker, load_weights, make_network, read_weights, recorded_network
 from perdure.tasks import Benchmark
 from perdure.tasks.benchmark import Augmentation
 
-NetworkMaker = Callable[[], nn.Module]
-_REBUILT = ("scenario", "seed", "order_seed", "curriculum", "per_class", "validation", "tasks")
-_NESTED = ("state_dict", "model_state_dict", "model")
-"""Where training scripts put the weights inside a torch file."""
+WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
+_BENCHMARK_OPTIONS = ("scenario", "seed", "order_seed", "curriculum", "per_class", "validation", "tasks")
 
 
 @dataclass(frozen=True)
-class Subject:
-    """One run: where its checkpoints are, how to make its networks, and its data."""
+class LoadedRun:
+    """A finished run: its checkpoints, how to load their networks, and the data of its tasks."""
 
     path: Path
     learner: str
@@ -37,248 +36,230 @@ class Subject:
     seed: int | None
     tasks: tuple[str, ...]
     curriculum: tuple[int, ...]
-    """The task trained at each step that has a checkpoint."""
+    """The task trained at each step."""
     scenario: str
-    files: tuple[str, ...]
-    """SHA-256 of each checkpoint."""
-    data: Data
-    load: Callable[[int], nn.Module]
-    """The network after a step, on its device and in evaluation mode."""
-    load_decision: Callable[[int], nn.Module]
-    """What the learner decides by: the network itself, or a rule on top of it."""
+    checkpoints: Mapping[int, str]
+    """SHA-256 of the checkpoint after each step that has one."""
+    data: RunData
+    network: Callable[[int], nn.Module]
+    """Returns the network after a step, on its device and in evaluation mode."""
+    decision_network: Callable[[int], nn.Module]
+    """Returns the network whose outputs decide: the network itself, or the learner's own rule on top of it."""
     decides_by: str = "logits"
     class_names: tuple[str, ...] = ()
+    trains_all: bool = False
+    """Whether all tasks were learned at once (joint training): there is no sequence."""
+
+    @property
+    def cache(self) -> Cache:
+        """The cache inside the run's folder."""
+        return record_cache(self.path)
+
+    @property
+    def digests(self) -> list[str]:
+        """SHA-256 of every checkpoint, in order."""
+        return [self.checkpoints[step] for step in sorted(self.checkpoints)]
+
+    def last_step(self) -> int:
+        """Return the last step with a checkpoint."""
+        if not self.checkpoints:
+            raise InputError(f"{self.path}: no checkpoint was saved, so there is no network to examine")
+        return max(self.checkpoints)
+
+    def checked_step(self, step: int | None) -> int:
+        """Return a step with a checkpoint; None stands for the last one."""
+        last = self.last_step()
+        if step is None:
+            return last
+        if step not in self.checkpoints:
+            known = ", ".join(str(number + 1) for number in sorted(self.checkpoints))
+            raise InputError(f"{self.path}: no checkpoint was saved after step {step + 1}; there are {known}")
+        return step
 
     def candidates(self, step: int, task: int) -> list[int] | None:
-        """Return the outputs among which the learner decides; None means all."""
+        """Return the outputs among which the learner decides after a step; None means all."""
         if self.scenario == "task":
             return list(self.data.classes[task])
         if self.scenario == "class":
             return sorted({unit for seen in self.curriculum[: step + 1] for unit in self.data.classes[seen]})
         return None
 
+    def seen_tasks(self, step: int) -> list[int]:
+        """Return the tasks trained up to a step."""
+        if self.trains_all:
+            return list(range(len(self.data.classes)))
+        return sorted(set(self.curriculum[: step + 1])) or [0]
+
     def first_visits(self) -> list[int]:
-        """Return the steps that train a task for the first time and are followed by another: the tau of SHAPC."""
+        """Return the steps that train a task for the first time and are followed by another step (SHAPC's tau)."""
         steps = range(len(self.curriculum) - 1)
         return [step for step in steps if self.curriculum[step] not in self.curriculum[:step]]
 
 
-def explained_in_words(whose: str, score: str, decides_by: str) -> str:
-    """Return in words which score of whose class is explained, and whether the learner decides by it."""
-    if decides_by == "logits":
-        return f"the logit of {whose}"
-    if score == "decision":
-        return f"the score of {whose} by which the learner decides ({decides_by})"
-    return f"the network's logit of {whose}; the learner decides by {decides_by}"
-
-
-def subject_of(
+def load_run(
     path: str | Path,
     network: NetworkMaker | None = None,
     data: Any = None,
     background: Any = None,
     data_dir: Path | None = None,
     device: str = "cpu",
-) -> Subject:
-    """Return what is to be audited at a path: a record, or a folder of checkpoints with a network and data of your own.
+) -> LoadedRun:
+    """Load a record, or a folder of checkpoints with the user's network and data.
 
-    ``network`` makes an untrained network; ``data`` holds a pair (inputs, output units) for each task, inputs as the network
-    takes them; ``background`` inputs to compare with, for all tasks or one array for each (by default test samples).
+    ``network`` is a function that returns an untrained network. ``data`` holds a pair (inputs, output units) for each task,
+    inputs as the network takes them. ``background`` holds background inputs, one array for all tasks or one per task (by
+    default test examples). A record of ``perdure run`` needs none of them.
     """
     path = Path(path)
-    own = None if data is None else OwnData.checked(data, background)
+    user_data = None if data is None else UserData.checked(data, background)
     if (path / MANIFEST).exists():
-        return _of_record(Record.open(path), network, own, data_dir, device)
+        return _from_record(Record.open(path), network, user_data, data_dir, device)
     if not path.is_dir():
-        raise InputError(f"{path}: there is no such directory")
-    if network is None or own is None:
+        raise InputError(f"{path}: no such directory")
+    if network is None or user_data is None:
         raise InputError(
-            f"{path}: this is no record (no {MANIFEST}); for a folder of checkpoints give a network and the tasks' test data"
+            f"{path}: not a record (no {MANIFEST}). For a folder of checkpoints, pass a network and the test data of the tasks"
         )
-    return _of_folder(path, network, own, device)
+    return _from_checkpoints(path, network, user_data, device)
 
 
-def rebuilt_benchmark(record: Record, data_dir: Path | None = None) -> Benchmark:
-    """Build the record's benchmark again, as its provenance says, and check that it is the same."""
-    about = record.manifest.provenance
-    if "source" not in about:
+def load_sequence(
+    path: str | Path,
+    network: NetworkMaker | None = None,
+    data: Any = None,
+    background: Any = None,
+    data_dir: Path | None = None,
+    device: str = "cpu",
+) -> LoadedRun:
+    """Load a run whose checkpoints can be compared with each other: several tasks, a checkpoint after every step."""
+    run = load_run(path, network, data, background, data_dir, device)
+    if run.trains_all:
+        raise InputError(f"{run.path}: {run.learner} learns all tasks at once; there is no sequence to compare")
+    missing = [step + 1 for step in range(len(run.curriculum)) if step not in run.checkpoints]
+    if missing:
+        raise InputError(f"{run.path}: no checkpoint was saved after step {missing[0]}; every step needs one")
+    if len(set(run.curriculum)) < 2:
+        raise InputError(f"{run.path}: only one task is trained; a comparison needs at least two")
+    _check_data(run)
+    return run
+
+
+def recorded_benchmark(record: Record, data_dir: Path | None = None) -> Benchmark:
+    """Load the benchmark that a record names and check its fingerprint."""
+    provenance = record.manifest.provenance
+    if "source" not in provenance:
         raise InputError(
-            f"{record.path}: it does not say where its data came from; give network= and data=, the tasks' test data"
+            f"{record.path}: the record does not say where its data came from; pass network= and data=, the tasks' test data"
         )
-    given = {name: about[name] for name in _REBUILT if name in about}
-    benchmark = tasks.load(about["source"], data_dir=data_dir, **given)
-    if "fingerprint" not in about:
+    options = {name: provenance[name] for name in _BENCHMARK_OPTIONS if name in provenance}
+    benchmark = tasks.load(provenance["source"], data_dir=data_dir, **options)
+    if "fingerprint" not in provenance:
         return benchmark
-    # A run may augment its images otherwise than the benchmark does by itself; the fingerprint tells how it did.
+    # A run may have used another augmentation than the benchmark's default; the fingerprint identifies it.
     for augmentation in (benchmark.augmentation, *get_args(Augmentation)):
         candidate = replace(benchmark, augmentation=augmentation)
-        if candidate.fingerprint() == about["fingerprint"]:
+        if candidate.fingerprint() == provenance["fingerprint"]:
             return candidate
-    raise InputError(f"{record.path}: the data of {about['source']} are not those the record was made with")
+    raise InputError(f"{record.path}: the data of {provenance['source']} differ from those the record was made with")
 
 
-def rebuilt_network(record: Record, benchmark: Benchmark, step: int) -> nn.Module:
-    """Build the record's network and load the checkpoint after a step."""
-    name = record.manifest.network.get("name")
-    if name is None or name not in nets.names():
-        raise InputError(f"{record.path}: it does not name a network of ours; give network=, a function that makes it")
-    shape, outputs = benchmark.input_shape, benchmark.outputs
-    network = nets.build(name, input_shape=shape, outputs=outputs, width=record.manifest.network.get("width"))
-    return filled(network, record.checkpoint(step), f"{record.path}: the checkpoint after step {step + 1}")
-
-
-def filled(network: nn.Module, state: Mapping[str, Tensor], what: str) -> nn.Module:
-    """Load weights into a network, in evaluation mode; other shapes and NaN are refused."""
-    for name, value in state.items():
-        if value.is_floating_point() and not torch.isfinite(value).all():
-            raise InputError(f"{what} has NaN or infinite weights in {name!r}")
-    try:
-        network.load_state_dict(dict(state))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise InputError(f"{what} does not fit the network ({reason})") from None
-    return network.eval()
-
-
-def take_head(network: nn.Module, other: nn.Module) -> None:
-    """Give a network the head of another."""
-    own, given = getattr(network, "head", None), getattr(other, "head", None)
-    if not isinstance(own, nn.Module) or not isinstance(given, nn.Module):
-        raise InputError("head: the network has no part named 'head' that could be exchanged")
-    own.load_state_dict(given.state_dict())
-
-
-def _of_record(
-    record: Record,
-    network: NetworkMaker | None,
-    own: OwnData | None,
-    data_dir: Path | None,
-    device: str,
-) -> Subject:
+def _from_record(
+    record: Record, network: NetworkMaker | None, user_data: UserData | None, data_dir: Path | None, device: str
+) -> LoadedRun:
     manifest = record.manifest
-    if manifest.trains_all:
-        raise InputError(f"{record.path}: {manifest.learner} learns all tasks at once; there is no sequence to compare")
-    missing = [step + 1 for step in range(manifest.steps_done) if step not in manifest.checkpoints]
-    if missing:
-        raise InputError(f"{record.path}: no checkpoint was kept after step {missing[0]}; SHAPC needs them all")
-    benchmark = rebuilt_benchmark(record, data_dir) if own is None or network is None else None
-    data: Data = own if own is not None else BenchmarkData(benchmark or rebuilt_benchmark(record, data_dir), device)
-    load, load_decision = networks_of(record, network, benchmark, device)
-    return _checked(
-        Subject(
-            path=record.path,
-            learner=manifest.learner,
-            benchmark=record.measurements.benchmark,
-            seed=manifest.seed,
-            tasks=manifest.tasks,
-            curriculum=manifest.curriculum[: manifest.steps_done],
-            scenario=manifest.scenario,
-            files=tuple(manifest.checkpoints[step].sha256 for step in range(manifest.steps_done)),
-            data=data,
-            load=load,
-            load_decision=load_decision,
-            decides_by=manifest.decides_by,
-            class_names=benchmark.class_names if benchmark is not None else (),
-        )
-    )
-
-
-def networks_of(
-    record: Record, network: NetworkMaker | None, benchmark: Benchmark | None, device: str
-) -> tuple[Callable[[int], nn.Module], Callable[[int], nn.Module]]:
-    """Return how to load a record's network after a step, and what its learner decides by."""
+    benchmark = recorded_benchmark(record, data_dir) if user_data is None or network is None else None
+    data: RunData = user_data if user_data is not None else BenchmarkData(_known(benchmark), device)
 
     def load(step: int) -> nn.Module:
-        if network is not None:
-            what = f"{record.path}: the checkpoint after step {step + 1}"
-            return filled(_made(network), record.checkpoint(step), what).to(device)
-        if benchmark is None:
-            raise InputError(f"{record.path}: give network=, a function that makes its network")
-        return rebuilt_network(record, benchmark, step).to(device)
+        if network is None:
+            return recorded_network(record, _known(benchmark), step).to(device)
+        source = f"{record.path}: the checkpoint after step {step + 1}"
+        return load_weights(make_network(network), record.checkpoint(step), source).to(device)
 
     def load_decision(step: int) -> nn.Module:
         rule = {name: value.to(device) for name, value in record.decision(step).items()}
         if not rule:
             return load(step)
-        return learners.get(record.manifest.learner).decision_network(load(step), rule).eval()
+        return learners.get(manifest.learner).decision_network(load(step), rule).eval()
 
-    return load, load_decision
-
-
-def _of_folder(path: Path, network: NetworkMaker, data: OwnData, device: str) -> Subject:
-    files = sorted(file for file in path.iterdir() if file.suffix in (".safetensors", ".pt", ".pth", ".bin"))
-    if not files:
-        raise InputError(f"{path}: there is no checkpoint (.safetensors, .pt, .pth) in it")
-    if len(files) != len(data.given):
-        raise InputError(
-            f"{path}: there are {len(files)} checkpoints but data for {len(data.given)} tasks; expected one after each task, "
-            "in the order of their names"
-        )
-
-    def load(step: int) -> nn.Module:
-        return filled(_made(network), read_weights(files[step]), f"{files[step]}: the checkpoint").to(device)
-
-    return _checked(
-        Subject(
-            path=path,
-            learner=path.resolve().name,
-            benchmark="own",
-            seed=None,
-            tasks=tuple(str(i + 1) for i in range(len(files))),
-            curriculum=tuple(range(len(files))),
-            scenario="",
-            files=tuple(hashlib.sha256(file.read_bytes()).hexdigest() for file in files),
-            data=data,
-            load=load,
-            load_decision=load,
-        )
+    return LoadedRun(
+        path=record.path,
+        learner=manifest.learner,
+        benchmark=record.measurements.benchmark,
+        seed=manifest.seed,
+        tasks=manifest.tasks,
+        curriculum=manifest.curriculum[: manifest.steps_done],
+        scenario=manifest.scenario,
+        checkpoints={step: point.sha256 for step, point in sorted(manifest.checkpoints.items())},
+        data=data,
+        network=load,
+        decision_network=load_decision,
+        decides_by=manifest.decides_by,
+        class_names=benchmark.class_names if benchmark is not None else (),
+        trains_all=manifest.trains_all,
     )
 
 
-def read_weights(file: Path) -> dict[str, Tensor]:
-    """Return the weights in a safetensors file, or in a torch file read with ``weights_only``: nothing is executed."""
-    if not file.is_file():
-        raise InputError(f"{file}: there is no such file")
-    if file.suffix == ".safetensors":
-        return load_tensors(file)
-    try:
-        value = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception:  # noqa: BLE001  (torch raises several kinds for a bad file)
+def _known(benchmark: Benchmark | None) -> Benchmark:
+    assert benchmark is not None, "a record without user data and network has a benchmark"  # noqa: S101
+    return benchmark
+
+
+def _from_checkpoints(path: Path, network: NetworkMaker, data: UserData, device: str) -> LoadedRun:
+    files = sorted(file for file in path.iterdir() if file.suffix in WEIGHTS_SUFFIXES)
+    if not files:
+        raise InputError(f"{path}: the folder has no checkpoints ({', '.join(WEIGHTS_SUFFIXES)})")
+    if len(files) != len(data.tasks):
         raise InputError(
-            f"{file}: it cannot be read as weights alone; expected what torch.save(network.state_dict(), file) writes"
-        ) from None
-    for name in _NESTED:
-        if isinstance(value, dict) and isinstance(value.get(name), dict):
-            value = value[name]
-    if not isinstance(value, dict) or not all(isinstance(item, Tensor) for item in value.values()):
-        raise InputError(f"{file}: expected a state_dict, names and tensors")
-    return value
+            f"{path}: {len(files)} checkpoints but data for {len(data.tasks)} tasks; expected one checkpoint after each task, "
+            "sorted by name"
+        )
+
+    def load(step: int) -> nn.Module:
+        return load_weights(make_network(network), read_weights(files[step]), f"{files[step]}: the checkpoint").to(
+            device
+        )
+
+    return LoadedRun(
+        path=path,
+        learner=path.resolve().name,
+        benchmark="own",
+        seed=None,
+        tasks=tuple(str(step + 1) for step in range(len(files))),
+        curriculum=tuple(range(len(files))),
+        scenario="",
+        checkpoints={step: hashlib.sha256(file.read_bytes()).hexdigest() for step, file in enumerate(files)},
+        data=data,
+        network=load,
+        decision_network=load,
+    )
 
 
-def _made(network: NetworkMaker) -> nn.Module:
-    made: object = network()
-    if not isinstance(made, nn.Module):
-        raise InputError(f"network: expected a function that makes a torch.nn.Module, it made a {type(made).__name__}")
-    return made
-
-
-def _checked(subject: Subject) -> Subject:
-    """Refuse what cannot be compared, before any work: one task, missing data, labels without an output."""
-    path = subject.path
-    if len(set(subject.curriculum)) < 2:
-        raise InputError(f"{path}: only one task is trained; SHAPC compares a task with what came after it")
-    if len(subject.data.classes) != len(subject.tasks):
-        raise InputError(f"{path}: there are {len(subject.tasks)} tasks but test data for {len(subject.data.classes)}")
-    first = subject.load(0)
-    for task in sorted(set(subject.curriculum)):
-        x = subject.data.inputs(task, np.arange(2))
+def _check_data(run: LoadedRun) -> None:
+    """Check, before any work, that each task has data and that the network has an output for each label."""
+    if len(run.data.classes) != len(run.tasks):
+        raise InputError(f"{run.path}: {len(run.tasks)} tasks but test data for {len(run.data.classes)}")
+    network = run.network(0)
+    for task in sorted(set(run.curriculum)):
+        x = run.data.inputs(task, np.arange(2))
         with torch.inference_mode():
-            outputs = first(x.to(next(first.parameters(), x).device))
+            outputs = network(x.to(next(network.parameters(), x).device))
         if outputs.dim() != 2:
-            raise InputError(f"{path}: the network gives {tuple(outputs.shape)} for two samples, expected (2, classes)")
-        if max(subject.data.classes[task]) >= outputs.shape[1]:
             raise InputError(
-                f"{path}: task {task + 1} has a sample of class {max(subject.data.classes[task])}, but the network has "
-                f"outputs 0 to {outputs.shape[1] - 1}"
+                f"{run.path}: the network returns shape {tuple(outputs.shape)} for two examples, expected (2, classes)"
             )
-    return subject
+        largest = max(run.data.classes[task])
+        if largest >= outputs.shape[1]:
+            raise InputError(
+                f"{run.path}: task {task + 1} has an example of class {largest}, but the network has outputs 0 to "
+                f"{outputs.shape[1] - 1}"
+            )
+
+
+def describe_score(target: str, score: str, decides_by: str) -> str:
+    """Describe which score of which class is explained, and whether the learner decides by it."""
+    if decides_by == "logits":
+        return f"the logit of {target}"
+    if score == "decision":
+        return f"the score of {target} by which the learner decides ({decides_by})"
+    return f"the network's logit of {target}; the learner decides by {decides_by}"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 @contextmanager
-def kept_as_it_was(model: nn.Module) -> Iterator[None]:
+def preserved(model: nn.Module) -> Iterator[None]:
     """Restore hooks, attributes, mode, ``requires_grad``, gradients, parameters and buffers when the block ends.
 
     Explainers hang hooks on modules, and some leave attributes behind. What the network's own forward pass

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from perdure.base.errors import InputError, suggest
 from perdure.explain.adapters.arrays import check_finite
 from perdure.explain.adapters.fast_copy import quick_copy
-from perdure.explain.draws import generator, sample_key
+from perdure.explain.checks.requirements import Gradients
+from perdure.explain.draws import example_key, generator
+from perdure.explain.explainer import explainer
 from perdure.explain.request import Request
 
-DrawKind = Literal["balanced", "iid"]
 KINDS = ("balanced", "iid")
 # The weight of the step from a path's last point back to its first, which makes the variance right for a straight line.
 WRAP = 1 / 6
@@ -80,11 +81,21 @@ def iid_draws(samples: int, backgrounds: int, seed: int, rows: int) -> list[Draw
     return drawn
 
 
-def expected_gradients(request: Request, draws: DrawKind = "balanced") -> ExpectedGradients:
-    """Return the expected gradients of a checked request; ``attribute`` and ``explain.expected_gradients`` call it."""
+@explainer("expected_gradients", needs=Gradients(), stochastic=True)
+def expected_gradients_maps(request: Request, draws: str = "balanced") -> Tensor:
+    """Expected gradients (Erion et al. 2021): integrated gradients averaged over the background.
+
+    ``draws``: balanced, or iid as in shap.GradientExplainer.
+    """
+    maps: Tensor = expected_gradients(request, draws).values
+    return maps
+
+
+def expected_gradients(request: Request, draws: str = "balanced") -> ExpectedGradients:
+    """Return the expected gradients of a request with their standard errors."""
     if draws not in KINDS:
         raise InputError(f"draws: unknown kind {draws!r}, {suggest(str(draws), list(KINDS))}")
-    background = request.needed_background("expected_gradients")
+    background = request.required_background("expected_gradients")
     few = min(4, max(1, request.batch_size // 2))
     model = quick_copy(request.model, torch.cat([request.x[:few], background[:few]])[: request.batch_size])
     plan = _plan(request, draws, len(background))
@@ -103,10 +114,10 @@ def expected_gradients(request: Request, draws: DrawKind = "balanced") -> Expect
     return ExpectedGradients(torch.stack(values), torch.stack(stderr), request.samples)
 
 
-def _plan(request: Request, kind: DrawKind, backgrounds: int) -> list[Draws]:
+def _plan(request: Request, kind: str, backgrounds: int) -> list[Draws]:
     if kind == "iid":
         return iid_draws(request.samples, backgrounds, request.seed, len(request.x))
-    streams = (generator(request.seed, sample_key(sample)) for sample in request.x)
+    streams = (generator(request.seed, example_key(example)) for example in request.x)
     return [balanced_draws(request.samples, backgrounds, rng) for rng in streams]
 
 

@@ -1,8 +1,9 @@
-"""LIME (Ribeiro et al. 2016) on superpixels, through captum."""
+"""LIME on superpixels, through captum."""
 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,45 +13,52 @@ from torch import Tensor
 
 from perdure.base.errors import InputError
 from perdure.explain.baselines import baseline_rows
-from perdure.explain.draws import generator, sample_key
+from perdure.explain.checks.requirements import Outputs
+from perdure.explain.draws import example_key, generator
+from perdure.explain.explainer import explainer
 from perdure.explain.request import Request
 from perdure.explain.shapley.players import Players, pixels, players_of, superpixels
 
-KERNEL_WIDTH = 0.25  # as in the authors' code, for cosine distances between coalitions
+KERNEL_WIDTH = 0.25
+"""The width in the authors' code, for cosine distances between coalitions."""
 
 
-def lime(request: Request) -> Tensor:
-    """Weights of a local ridge regression on ``samples`` random coalitions, each player's at all of its variables.
+@explainer("lime", needs=Outputs(), stochastic=True, pixels="players")
+def lime(request: Request, kernel_width: float = KERNEL_WIDTH) -> Tensor:
+    """LIME (Ribeiro et al. 2016): weights of a local ridge regression on ``samples`` random coalitions.
 
-    Images are cut into superpixels (SLIC) unless ``players`` says otherwise; other samples play by position. What is out takes
-    the baseline: the background's mean if there is a background, else zero.
+    Each player's weight is written to all of its variables. Images are cut into superpixels (SLIC) unless ``players`` is given;
+    in other inputs each position is a player. Absent players take the baseline: the mean of the background if there is one, zero
+    otherwise. ``kernel_width`` is the width of the kernel on cosine distances between coalitions.
     """
-    word = ("zero" if request.background is None else "mean") if request.baseline is None else request.baseline
-    baselines = baseline_rows(word, request.x, request.background)
+    default = "zero" if request.background is None else "mean"
+    baselines = baseline_rows(default if request.baseline is None else request.baseline, request.x, request.background)
     maps = []
-    for index, sample in enumerate(request.x):
-        players = _players(request, sample)
+    for index, example in enumerate(request.x):
+        players = _players(request, example)
         if players.count < 2:
-            raise InputError(f"method 'lime', sample {index}: only one segment was found; use players='grid'")
-        maps.append(_explained(request, index, players, baselines[index]))
+            raise InputError(f"method 'lime', example {index}: only one segment was found; use players='grid'")
+        maps.append(_map(request, index, players, baselines[index], kernel_width))
         request.report(index + 1)
     return torch.stack(maps)
 
 
-def _players(request: Request, sample: Tensor) -> Players:
+def _players(request: Request, example: Tensor) -> Players:
     if request.players is not None:
-        return players_of(request.players, sample)
-    return superpixels(sample) if sample.dim() == 3 else pixels(tuple(sample.shape))
+        return players_of(request.players, example)
+    return superpixels(example) if example.dim() == 3 else pixels(tuple(example.shape))
 
 
-def _explained(request: Request, index: int, players: Players, baseline: Tensor) -> Tensor:
-    explainer = Lime(request.model, interpretable_model=SkLearnRidge(alpha=1.0), similarity_func=_similarity)
-    draws = generator(request.seed, sample_key(request.x[index]))
-    # Captum draws from torch's global generator, whose state is put back.
+def _map(request: Request, index: int, players: Players, baseline: Tensor, kernel_width: float) -> Tensor:
+    """Return the map of one example."""
+    similarity = partial(_similarity, kernel_width=kernel_width)
+    regression = Lime(request.model, interpretable_model=SkLearnRidge(alpha=1.0), similarity_func=similarity)
+    draws = generator(request.seed, example_key(request.x[index]))
+    # Captum draws from torch's global generator; its state is restored afterwards.
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.default_generator.manual_seed(int(draws.integers(2**62)))
-        found: Tensor = explainer.attribute(
+        weights: Tensor = regression.attribute(
             request.x[index : index + 1],
             baselines=baseline[None],
             target=int(request.target[index]),
@@ -58,10 +66,10 @@ def _explained(request: Request, index: int, players: Players, baseline: Tensor)
             n_samples=request.samples,
             perturbations_per_eval=request.batch_size,
         )
-    return found[0].to(request.x.dtype)
+    return weights[0].to(request.x.dtype)
 
 
-def _similarity(_original: Tensor, _perturbed: Tensor, coalition: Tensor, **_: Any) -> float:
-    """Return the authors' kernel of the cosine distance between a coalition and everybody."""
+def _similarity(_original: Tensor, _perturbed: Tensor, coalition: Tensor, *, kernel_width: float, **_: Any) -> float:
+    """Return the authors' kernel of the cosine distance between a coalition and the full coalition."""
     distance = 1 - float(coalition.float().mean().sqrt())
-    return float(torch.exp(torch.tensor(-(distance**2) / KERNEL_WIDTH**2)).sqrt())
+    return float(torch.exp(torch.tensor(-(distance**2) / kernel_width**2)).sqrt())

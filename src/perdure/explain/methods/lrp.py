@@ -9,7 +9,9 @@ from captum.attr import LRP
 from captum.attr._utils.lrp_rules import EpsilonRule, PropagationRule
 from torch import Tensor, nn
 
-from perdure.explain.methods.captum_methods import in_batches
+from perdure.explain.batches import in_batches
+from perdure.explain.checks.requirements import MAX_POOLS, ModuleRules
+from perdure.explain.explainer import explainer
 from perdure.explain.request import Request
 
 EPSILON = 1.0
@@ -29,12 +31,12 @@ AVERAGING = (
     nn.MaxPool2d,
     nn.MaxPool3d,
 )
-# Captum hands relevance through these unchanged.
+# Captum passes relevance through these unchanged.
 ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Dropout)
 
 
-class PassOn(PropagationRule):  # type: ignore[misc]  # captum's rules are untyped
-    """Relevance goes through a module that only moves values (flatten, pad, identity) as a gradient would."""
+class PassThrough(PropagationRule):  # type: ignore[misc]  # captum's rules are untyped
+    """Relevance passes a module that only moves values (flatten, pad, identity) as a gradient would."""
 
     def forward_hook(self, _module: nn.Module, _inputs: Any, outputs: Any) -> Any:
         """Change nothing."""
@@ -51,12 +53,22 @@ class PassOn(PropagationRule):  # type: ignore[misc]  # captum's rules are untyp
         """Change nothing."""
 
 
-def lrp(request: Request, additions: frozenset[str] = frozenset(), epsilon: float = EPSILON) -> Tensor:
-    """Return relevances; ``additions`` names the modules that add two branches.
+@explainer(
+    "lrp",
+    needs=ModuleRules(
+        activations=(*ACTIVATIONS, *MAX_POOLS),
+        called_once=(nn.Module,),
+        linear=(*WEIGHTED, *AVERAGING, *ACTIVATIONS),
+    ),
+    stochastic=False,
+)
+def lrp(request: Request, epsilon: float = EPSILON) -> Tensor:
+    """Layer-wise relevance propagation with the epsilon rule (Bach et al. 2015, Eq. 58).
 
-    Epsilon stands in the denominators of layers with weights; batch norm, pooling and additions have captum's 1e-9. With
+    ``epsilon`` is added to the denominators of layers with weights; batch norm, pooling and additions use captum's 1e-9. With
     epsilon near 0 the result on a ReLU network is gradient times input.
     """
+    additions = request.inspection.additions
     model = copy.deepcopy(request.model)
     propagate = LRP(model)
 
@@ -77,4 +89,4 @@ def _rule(module: nn.Module, adds: bool, epsilon: float) -> PropagationRule | No
         return None
     if isinstance(module, WEIGHTED):
         return EpsilonRule(epsilon)
-    return EpsilonRule(TINY) if adds or isinstance(module, AVERAGING) else PassOn()
+    return EpsilonRule(TINY) if adds or isinstance(module, AVERAGING) else PassThrough()

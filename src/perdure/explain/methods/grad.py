@@ -1,0 +1,16 @@
+"""The plain gradient, through captum."""
+
+from captum.attr import Saliency
+from torch import Tensor
+
+from perdure.explain.batches import in_batches, with_copied_input
+from perdure.explain.checks.requirements import Gradients
+from perdure.explain.explainer import explainer
+from perdure.explain.request import Request
+
+
+@explainer("grad", needs=Gradients(), stochastic=False, pixels="largest")
+def grad(request: Request) -> Tensor:
+    """Gradient of the target's output (Simonyan et al. 2013), with its sign; the pixel map takes magnitudes."""
+    saliency = Saliency(with_copied_input(request.model))
+    return in_batches(request, request.batch_size, lambda x, y, _: saliency.attribute(x, target=y, abs=False))

@@ -1,0 +1,80 @@
+"""Grad-CAM, through captum."""
+
+from __future__ import annotations
+
+from captum.attr import LayerGradCam
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from perdure.base.errors import InputError
+from perdure.explain.batches import in_batches
+from perdure.explain.checks.network import Inspection
+from perdure.explain.checks.requirements import ALTERNATIVES, MAX_POOLS, Gradients
+from perdure.explain.explainer import explainer
+from perdure.explain.request import Request
+
+_POOLS = (
+    *MAX_POOLS,
+    nn.AvgPool1d,
+    nn.AvgPool2d,
+    nn.AvgPool3d,
+    nn.AdaptiveAvgPool1d,
+    nn.AdaptiveAvgPool2d,
+    nn.AdaptiveAvgPool3d,
+    nn.AdaptiveMaxPool1d,
+    nn.AdaptiveMaxPool2d,
+)
+
+
+@explainer("gradcam", needs=Gradients(), stochastic=False, pixels="same")
+def gradcam(request: Request) -> Tensor:
+    """Grad-CAM (Selvaraju et al. 2017) of a layer, rectified, resized to x and the same for all channels.
+
+    Without ``layer`` it is the last layer before pooling that outputs a map with more than one position.
+    """
+    name = map_layer(request.inspection, request.layer, request.x)
+    cam = LayerGradCam(request.model, request.model.get_submodule(name))
+    size = request.x.shape[2:]
+
+    def explain(x: Tensor, y: Tensor, _: slice) -> Tensor:
+        small = cam.attribute(x, target=y, relu_attributions=True).detach()
+        mode = "bilinear" if len(size) == 2 else "linear"
+        return F.interpolate(small, size=tuple(size), mode=mode, align_corners=False).expand_as(x)
+
+    return in_batches(request, request.batch_size, explain)
+
+
+def map_layer(inspection: Inspection, layer: str | None, x: Tensor) -> str:
+    """Return the name of Grad-CAM's layer; a layer without a map, used twice or overwritten raises `InputError`."""
+    seen = inspection.observation
+    if x.dim() not in (3, 4):
+        raise InputError(f"method 'gradcam': inputs of shape {tuple(x.shape[1:])} have no positions; {ALTERNATIVES}")
+    name = layer if layer is not None else _last_map_layer(inspection, x.dim())
+    if name is None:
+        raise InputError(f"method 'gradcam': no layer of this network outputs a map; pass layer=, or {ALTERNATIVES}")
+    if seen.calls.get(name, 0) != 1:
+        raise InputError(f"method 'gradcam': layer {name!r} is called {seen.calls.get(name, 0)} times, expected once")
+    shape = seen.shapes.get(name, ())
+    if len(shape) != x.dim():
+        raise InputError(
+            f"method 'gradcam': layer {name!r} outputs shape {shape}, expected a map of (batch, channels, "
+            f"{'height, width' if x.dim() == 4 else 'length'}); pass a convolutional layer"
+        )
+    for operation in seen.operations:
+        if operation.writes and operation.writes == seen.memory[name]:
+            raise InputError(
+                f"method 'gradcam': layer {operation.layer!r} overwrites the output of layer {name!r} in place; "
+                "make it not in place (inplace=False)"
+            )
+    return name
+
+
+def _last_map_layer(inspection: Inspection, dimensions: int) -> str | None:
+    """Return the last leaf module that outputs a map with more than one position and is not a pooling layer."""
+    last = None
+    for name, shape in inspection.observation.shapes.items():
+        module = inspection.model.get_submodule(name)
+        is_leaf = next(module.children(), None) is None
+        if is_leaf and len(shape) == dimensions > 2 and max(shape[2:]) > 1 and not isinstance(module, _POOLS):
+            last = name
+    return last

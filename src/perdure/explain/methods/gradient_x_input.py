@@ -1,0 +1,16 @@
+"""Gradient times input, through captum."""
+
+from captum.attr import InputXGradient
+from torch import Tensor
+
+from perdure.explain.batches import in_batches, with_copied_input
+from perdure.explain.checks.requirements import Gradients
+from perdure.explain.explainer import explainer
+from perdure.explain.request import Request
+
+
+@explainer("gradient_x_input", needs=Gradients(), stochastic=False)
+def gradient_x_input(request: Request) -> Tensor:
+    """Gradient times input (Shrikumar et al. 2016)."""
+    product = InputXGradient(with_copied_input(request.model))
+    return in_batches(request, request.batch_size, lambda x, y, _: product.attribute(x, target=y))

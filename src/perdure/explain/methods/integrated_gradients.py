@@ -1,0 +1,26 @@
+"""Integrated gradients, through captum."""
+
+from captum.attr import IntegratedGradients
+from torch import Tensor
+
+from perdure.explain.baselines import baseline_rows
+from perdure.explain.batches import in_batches, with_copied_input
+from perdure.explain.checks.requirements import Gradients
+from perdure.explain.explainer import explainer
+from perdure.explain.request import Request
+
+
+@explainer("integrated_gradients", needs=Gradients(), stochastic=False)
+def integrated_gradients(request: Request) -> Tensor:
+    """Integrated gradients (Sundararajan et al. 2017) from zero or the baseline, ``samples`` Gauss-Legendre steps."""
+    path = IntegratedGradients(with_copied_input(request.model))
+    start = baseline_rows("zero" if request.baseline is None else request.baseline, request.x, request.background)
+    examples_per_batch = max(1, request.batch_size // request.samples)
+
+    def explain(x: Tensor, y: Tensor, part: slice) -> Tensor:
+        attributions: Tensor = path.attribute(
+            x, start[part], target=y, n_steps=request.samples, internal_batch_size=max(request.batch_size, len(x))
+        )
+        return attributions.to(x.dtype)
+
+    return in_batches(request, examples_per_batch, explain)

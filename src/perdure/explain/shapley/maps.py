@@ -1,0 +1,37 @@
+"""Shapley values of each example's own game, written to its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from perdure.explain.baselines import baseline_rows
+from perdure.explain.draws import example_key
+from perdure.explain.request import Request
+from perdure.explain.shapley.game import NetworkGame
+from perdure.explain.shapley.players import players_of
+from perdure.explain.shapley.shared_layers import quick_game
+
+
+def player_value_maps(request: Request, solve: Callable[[NetworkGame, int], Any]) -> Tensor:
+    """Return one map per example; ``solve`` returns the values of a game's players from the game and the example's key."""
+    baselines = baseline_rows(request.baseline, request.x, request.background)
+    maps = []
+    for index, (example, baseline) in enumerate(zip(request.x, baselines, strict=True)):
+        players = players_of(request.players, example)
+        game = NetworkGame(
+            request.model,
+            example,
+            int(request.target[index]),
+            players,
+            baseline,
+            batch_size=request.batch_size,
+            index=index,
+        )
+        values = torch.from_numpy(solve(quick_game(game), example_key(example))).to(example)
+        maps.append(players.spread(values))
+        request.report(index + 1)
+    return torch.stack(maps)

@@ -1,4 +1,4 @@
-"""Pictures of attribution bias: what they show is what was measured."""
+"""The bias figure draws the measured means, intervals and noise floors."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
 
 
-def made_result(players=40, samples=6):
-    """Return the bias of three made-up explainers, one of them judged at a layer, and both controls."""
+def synthetic_result(players=40, samples=6):
+    """Return the bias of three synthetic explainers, one of them judged at a hidden layer, and both controls."""
     rng = np.random.default_rng(0)
     true = rng.normal(size=(samples, players))
     maps = {"grad": rng.normal(size=true.shape), "lrp": true + rng.normal(size=true.shape), "gradcam": true**2}
@@ -20,16 +20,16 @@ def made_result(players=40, samples=6):
     entries = [
         explainer_bias(
             name,
-            attribution_biases(own, true, stderr=np.full_like(true, 0.1)),
+            attribution_biases(values, true, stderr=np.full_like(true, 0.1)),
             0,
             "layer" if name == "gradcam" else None,
             players,
         )
-        for name, own in maps.items()
+        for name, values in maps.items()
     ]
     return BiasResult(
         subject="made up",
-        samples=samples,
+        examples=samples,
         target="label",
         permutations=100,
         estimator="antithetic",
@@ -44,13 +44,13 @@ def made_result(players=40, samples=6):
 
 
 def dots(panel: Any) -> list[tuple[float, float]]:
-    """Return the single points of a panel: dots and dashes."""
+    """Return the coordinates of a panel's dots and dashes."""
     points = [line.get_xydata() for line in panel.lines]
-    return [(float(own[0, 0]), float(own[0, 1])) for own in points if len(own) == 1]
+    return [(float(values[0, 0]), float(values[0, 1])) for values in points if len(values) == 1]
 
 
 def test_bars_show_every_mean_its_interval_and_the_noise_floor(tmp_path):
-    result = made_result()
+    result = synthetic_result()
     figure = figures.bias_bars(result)
     for side, panel in enumerate(figure.axes):
         for entry in result.explainers:
@@ -63,14 +63,14 @@ def test_bars_show_every_mean_its_interval_and_the_noise_floor(tmp_path):
         cells = [row[side] for entry in result.explainers for row in entry.cells]
         assert np.sort(ends, axis=0) == pytest.approx(np.sort([(cell.low, cell.high) for cell in cells], axis=0))
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    expected = ["grad", "lrp", "gradcam (at its layer)", "constant (control)", "random (control)", "noise floor"]
+    expected = ["grad", "lrp", "gradcam (at a hidden layer)", "constant (control)", "random (control)", "noise floor"]
     assert labels == expected
     for ending in ("png", "svg", "pdf"):
         assert figures.save(figure, tmp_path / f"bias.{ending}").stat().st_size > 1000
 
 
-def test_controls_stand_apart():
-    result = made_result()
+def test_controls_are_drawn_last_after_a_gap():
+    result = synthetic_result()
     drawn = dots(figures.bias_bars(result).axes[0])
     means = {entry.cells[0][0].mean: entry.method for entry in result.explainers}
     order = sorted((x, means[y]) for x, y in drawn if y in means)

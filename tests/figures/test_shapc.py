@@ -1,4 +1,4 @@
-"""The figures of the SHAPC paper show what the audit holds."""
+"""The SHAPC figures draw the numbers that the audit holds."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,25 +8,25 @@ import pytest
 
 from perdure import figures, metrics
 from perdure.audits import Audit, LearnerAudit, ShapcResult
-from perdure.audits.shapc.maps import kept_samples
+from perdure.audits.shapc.maps import stored_examples
 from perdure.base.errors import InputError
 from tests.helpers.checkpoints import audited, folder, net
 
 
 @pytest.fixture(scope="module")
 def audit() -> Audit:
-    """Two learners, three steps, one and two seeds."""
+    """Two learners with three steps each: learner a with two seeds, learner b with one."""
     rng = np.random.default_rng(0)
     results, learners = [], []
     for learner, seeds in (("a", (0, 1)), ("b", (0,))):
-        own = []
+        learner_results = []
         for seed in seeds:
             table = {tau: rng.uniform(0.2, 0.6, size=(12, 2 - tau)) for tau in range(2)}
             matrix = np.full((3, 3), np.nan)
             for tau, rows in table.items():
                 matrix[tau, tau + 1 :] = rows.mean(axis=0)
-            one = metrics.interval([float(np.nanmean(matrix))])
-            own.append(
+            overall = metrics.interval([float(np.nanmean(matrix))])
+            learner_results.append(
                 ShapcResult(
                     run=f"{learner}/{seed}",
                     learner=learner,
@@ -35,10 +35,10 @@ def audit() -> Audit:
                     tasks=("1", "2", "3"),
                     curriculum=(0, 1, 2),
                     settings={},
-                    mean=one,
-                    var=one,
-                    calibrated=one,
-                    limit=one,
+                    mean=overall,
+                    var=overall,
+                    calibrated=overall,
+                    limit=overall,
                     matrices={"shapc": matrix, "calibrated": matrix},
                     sensitivity={},
                     outcomes={},
@@ -46,29 +46,29 @@ def audit() -> Audit:
                     budget_is_enough=True,
                     stopped="",
                     table=table,
-                    samples={tau: np.arange(12) for tau in table},
+                    examples={tau: np.arange(12) for tau in table},
                 )
             )
-        results += own
+        results += learner_results
         measures = {
             name: metrics.interval([0.4, 0.5]) for name in ("average_accuracy", "forgetting", "shapc_mean", "shapc_var")
         }
-        table_of = np.array([[0.9, 0.1, 0.1], [0.5, 0.8, 0.1], [0.3, 0.6, 0.7]])
+        accuracies = np.array([[0.9, 0.1, 0.1], [0.5, 0.8, 0.1], [0.3, 0.6, 0.7]])
         learners.append(
             LearnerAudit(
                 learner=learner,
                 benchmark="b",
-                runs=tuple(one.run for one in own),
+                runs=tuple(result.run for result in learner_results),
                 measures=measures,
                 scores={},
-                stability={},
+                cl_stability={},
                 tasks=("1", "2", "3"),
                 curriculum=(0, 1, 2),
-                table=table_of,
+                table=accuracies,
                 initial=None,
             )
         )
-    return Audit(tuple(learners), {}, (), {}, stability=tuple(results))
+    return Audit(tuple(learners), {}, (), {}, shapc=tuple(results))
 
 
 def axes(figure: Any) -> list[Any]:
@@ -76,55 +76,55 @@ def axes(figure: Any) -> list[Any]:
 
 
 def test_lines_show_accuracy_forgetting_and_shapc_of_the_first_task(audit):
-    panels = axes(figures.stability_lines(audit))
+    panels = axes(figures.shapc_lines(audit))
     assert [panel.get_title() for panel in panels] == ["accuracy, task 1", "forgetting, task 1", "SHAPC, task 1"]
     assert panels[0].lines[0].get_ydata() == pytest.approx([0.9, 0.5, 0.3])
     assert panels[1].lines[0].get_ydata() == pytest.approx([0, 0.4, 0.6])
-    mean = np.mean([one.matrices["shapc"][0, 1:] for one in audit.stability[:2]], axis=0)
+    mean = np.mean([result.matrices["shapc"][0, 1:] for result in audit.shapc[:2]], axis=0)
     assert panels[2].lines[0].get_ydata() == pytest.approx(mean)
     assert panels[2].lines[0].get_xdata().tolist() == [2, 3]
 
 
 def test_distributions_mark_the_mean_of_the_last_step(audit):
-    panels = axes(figures.stability_distributions(audit))
+    panels = axes(figures.shapc_distributions(audit))
     assert len(panels) == 2
-    values = np.concatenate([one.table[1][:, -1] for one in audit.stability[:2]])
+    values = np.concatenate([result.table[1][:, -1] for result in audit.shapc[:2]])
     assert panels[1].lines[0].get_xdata()[0] == pytest.approx(values.mean())
 
 
-def test_bars_have_the_height_of_the_means_and_say_which_way_is_good(audit):
-    panels = axes(figures.stability_bars(audit))
+def test_bar_heights_are_the_means_and_titles_show_the_better_direction(audit):
+    panels = axes(figures.shapc_bars(audit))
     assert [panel.get_title()[-1] for panel in panels] == ["↑", "↓", "↑", "↓"]
     assert [bar.get_height() for bar in panels[2].patches] == pytest.approx([0.45, 0.45])
 
 
-def test_boxes_are_one_for_each_learner_and_later_step(audit):
-    panel = axes(figures.stability_boxes(audit))[0]
+def test_one_box_per_learner_and_later_step_with_its_median(audit):
+    panel = axes(figures.shapc_boxes(audit))[0]
     medians = [
         line.get_ydata()[0] for line in panel.lines if line.get_color() == "black" and len(line.get_xdata()) == 2
     ]
-    expected = np.median(np.concatenate([one.table[0] for one in audit.stability[:2]]), axis=0)
+    expected = np.median(np.concatenate([result.table[0] for result in audit.shapc[:2]]), axis=0)
     for value in expected:
         assert any(abs(value - median) < 1e-12 for median in medians)
 
 
 def test_matrices_print_the_calibrated_score_of_each_pair(audit):
-    panel = axes(figures.stability_matrices(audit))[0]
-    mean = np.mean([one.matrices["calibrated"] for one in audit.stability[:2]], axis=0)
+    panel = axes(figures.shapc_matrices(audit))[0]
+    mean = np.mean([result.matrices["calibrated"] for result in audit.shapc[:2]], axis=0)
     assert [text.get_text() for text in panel.texts] == [f"{mean[i, j]:.2f}" for i, j in ((0, 1), (0, 2), (1, 2))]
 
 
-def test_an_audit_without_shapc_says_how_to_make_it(audit):
+def test_an_audit_without_shapc_is_refused_and_names_the_option(audit):
     with pytest.raises(InputError, match="--shapc"):
-        figures.stability_bars(replace(audit, stability=()))
+        figures.shapc_bars(replace(audit, shapc=()))
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_strip_of_kept_maps(tmp_path, suffix):
+def test_attribution_strip_draws_stored_maps_and_predictions(tmp_path, suffix):
     found = audited(folder(tmp_path / "strip", net(), net(3)), keep_maps=True, per_task=10)
-    kept = list(kept_samples(found))
-    assert [one.sample for one in kept] == found.samples[0].tolist()
-    assert len(list(kept_samples(found, per_task=3))) == 3
+    kept = list(stored_examples(found))
+    assert [one.example for one in kept] == found.samples[0].tolist()
+    assert len(list(stored_examples(found, per_task=3))) == 3
     assert sorted(kept[0].maps) == [0, 1]
     figure = figures.attribution_strip({"one": kept[2], "two": kept[2]}, class_names=("zero", "one", "two", "three"))
     assert len(figure.axes) == 6
@@ -132,10 +132,10 @@ def test_strip_of_kept_maps(tmp_path, suffix):
     right = kept[2].predicted[1] == kept[2].label
     assert figure.axes[2].get_xlabel().startswith("✓" if right else "✗")
     assert figures.save(figure, tmp_path / f"strip.{suffix}").stat().st_size > 1000
-    with pytest.raises(InputError, match="expected sample"):
+    with pytest.raises(InputError, match="expected example"):
         figures.attribution_strip({"one": kept[2], "two": kept[3]})
 
 
-def test_no_maps_no_samples(tmp_path):
+def test_an_audit_without_stored_maps_has_no_stored_examples(tmp_path):
     found = audited(folder(tmp_path / "none", net(), net(3)), per_task=8)
-    assert list(kept_samples(found)) == []
+    assert list(stored_examples(found)) == []

@@ -1,4 +1,4 @@
-"""Figures from an audit's results. They compute nothing."""
+"""Matplotlib figures of audit results. The figures only draw; all numbers come from the results."""
 
 from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines
 from perdure.figures.attributions import attribution_map, attribution_panels
@@ -7,12 +7,12 @@ from perdure.figures.explainers import chance_dots, rank_lines, rating_dots, rem
 from perdure.figures.retraining import class_separation, noise_lines
 from perdure.figures.shapc import (
     attribution_strip,
-    stability_bands,
-    stability_bars,
-    stability_boxes,
-    stability_distributions,
-    stability_lines,
-    stability_matrices,
+    shapc_bands,
+    shapc_bars,
+    shapc_boxes,
+    shapc_distributions,
+    shapc_lines,
+    shapc_matrices,
 )
 from perdure.figures.style import as_svg, save
 
@@ -35,10 +35,10 @@ __all__ = [
     "removal_lines",
     "removal_pictures",
     "save",
-    "stability_bands",
-    "stability_bars",
-    "stability_boxes",
-    "stability_distributions",
-    "stability_lines",
-    "stability_matrices",
+    "shapc_bands",
+    "shapc_bars",
+    "shapc_boxes",
+    "shapc_distributions",
+    "shapc_lines",
+    "shapc_matrices",
 ]

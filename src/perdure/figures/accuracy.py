@@ -1,4 +1,4 @@
-"""Pictures of what was learned and kept."""
+"""Figures of accuracy, forgetting and the seven criteria."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from perdure.audits import CRITERIA, MEASURES, Audit, LearnerAudit
-from perdure.figures.style import colour
+from perdure.figures.style import series_color
 
-_ENDS = ("mean", "low", "high")
+_BOUNDS = ("mean", "low", "high")
 
 
 def accuracy_lines(audit: Audit) -> Figure:
-    """Accuracy on each task after each step, one small picture a task, one line a learner; the own step is marked."""
+    """Accuracy on each task after each step: one panel per task, one line per learner, a dot where the task is trained."""
     tasks = audit.learners[0].tasks
     columns = min(5, len(tasks))
     rows = math.ceil(len(tasks) / columns)
@@ -25,7 +25,7 @@ def accuracy_lines(audit: Audit) -> Figure:
         panel = panels.flat[task]
         for index, entry in enumerate(audit.learners):
             if task < entry.table.shape[1]:
-                (_reference if entry.is_reference else _line)(panel, entry, task, colour(index))
+                (_draw_reference if entry.is_reference else _draw_learner)(panel, entry, task, series_color(index))
         panel.set_title(f"task {task + 1}: {name}" if name != str(task + 1) else f"task {name}", fontsize=9)
         panel.set_ylim(-0.04, 1.04)
         panel.tick_params(labelsize=8)
@@ -37,32 +37,32 @@ def accuracy_lines(audit: Audit) -> Figure:
     return figure
 
 
-def _line(panel: Any, entry: LearnerAudit, task: int, shade: str) -> None:
+def _draw_learner(panel: Any, entry: LearnerAudit, task: int, shade: str) -> None:
     steps = np.arange(1, len(entry.table) + 1)
     panel.plot(steps, entry.table[:, task], color=shade, linewidth=1.6, label=entry.learner)
-    own = [step for step, trained in enumerate(entry.curriculum) if trained == task]
-    panel.plot([step + 1 for step in own], entry.table[own, task], "o", color=shade, markersize=4)
+    trained_at = [step for step, trained in enumerate(entry.curriculum) if trained == task]
+    panel.plot([step + 1 for step in trained_at], entry.table[trained_at, task], "o", color=shade, markersize=4)
 
 
-def _reference(panel: Any, entry: LearnerAudit, task: int, shade: str) -> None:
-    """Draw what learning all tasks at once reaches: a level to compare with, not a sequence."""
+def _draw_reference(panel: Any, entry: LearnerAudit, task: int, shade: str) -> None:
+    """Draw the accuracy of joint training as a horizontal line: it has no sequence of steps."""
     panel.axhline(
         entry.table[-1, task], color=shade, linewidth=1.4, linestyle=":", label=f"{entry.learner} (reference)"
     )
 
 
 def progress_lines(audit: Audit) -> Figure:
-    """Average accuracy and forgetting after each step over the tasks trained by then, with 95 % intervals over runs."""
+    """Average accuracy and forgetting of the tasks trained so far after each step, with 95 % intervals over runs."""
     figure = Figure(figsize=(7.6, 3.1), layout="constrained")
     panels = figure.subplots(1, 2)
     titles = {"average_accuracy": "average accuracy", "forgetting": "forgetting"}
     for panel, (name, title) in zip(panels, titles.items(), strict=True):
         for index, entry in enumerate(audit.learners):
             if entry.progress:
-                _band(panel, entry, name, colour(index))
+                _draw_band(panel, entry, name, series_color(index))
             elif name == "average_accuracy":
                 level, label = entry.measures[name].mean, f"{entry.learner} (reference)"
-                panel.axhline(level, color=colour(index), linewidth=1.4, linestyle=":", label=label)
+                panel.axhline(level, color=series_color(index), linewidth=1.4, linestyle=":", label=label)
         panel.set_title(title, fontsize=10)
         panel.set_xlabel("after step", fontsize=9)
         panel.tick_params(labelsize=8)
@@ -73,9 +73,9 @@ def progress_lines(audit: Audit) -> Figure:
     return figure
 
 
-def _band(panel: Any, entry: LearnerAudit, name: str, shade: str) -> None:
+def _draw_band(panel: Any, entry: LearnerAudit, name: str, shade: str) -> None:
     steps = np.arange(1, len(entry.table) + 1)
-    means, low, high = (np.array([getattr(value, end) for value in entry.progress[name]]) for end in _ENDS)
+    means, low, high = (np.array([getattr(value, bound) for value in entry.progress[name]]) for bound in _BOUNDS)
     panel.plot(steps, means, color=shade, linewidth=1.6, marker="o", markersize=3, label=entry.learner)
     panel.fill_between(steps, low, high, color=shade, alpha=0.15, linewidth=0)
 
@@ -88,7 +88,7 @@ def _legend(figure: Figure, panel: Any) -> None:
 
 
 def accuracy_matrices(audit: Audit) -> Figure:
-    """The accuracy matrix of each learner as a heat map with its numbers."""
+    """The accuracy matrix of each learner as a heat map; up to 144 cells are labeled with their values."""
     count = len(audit.learners)
     columns = min(3, count)
     rows = math.ceil(count / columns)
@@ -109,7 +109,7 @@ def accuracy_matrices(audit: Audit) -> Figure:
         panel.set_xlabel("task", fontsize=9)
         panel.set_ylabel("after step", fontsize=9)
         if entry.table.size <= 144:
-            _numbers(panel, entry)
+            _label_cells(panel, entry)
     for panel in panels.flat[count:]:
         panel.set_axis_off()
     if image is not None:
@@ -117,7 +117,7 @@ def accuracy_matrices(audit: Audit) -> Figure:
     return figure
 
 
-def _numbers(panel: Any, entry: LearnerAudit) -> None:
+def _label_cells(panel: Any, entry: LearnerAudit) -> None:
     for step, task in np.ndindex(*entry.table.shape):
         value = entry.table[step, task]
         if not math.isnan(value):
@@ -126,7 +126,7 @@ def _numbers(panel: Any, entry: LearnerAudit) -> None:
 
 
 def criteria_dots(audit: Audit) -> Figure:
-    """The seven criteria and the CL_score of each learner, with intervals; what is missing is left out."""
+    """The seven criteria and the CL_scores of each learner with their intervals; missing values are left out."""
     names = list(CRITERIA)
     labels = [MEASURES[name].label for name in names] + [f"CL_score {name}" for name in audit.learners[0].scores]
     figure = Figure(figsize=(7.2, 0.42 * len(labels) + 1.1), layout="constrained")
@@ -140,7 +140,9 @@ def criteria_dots(audit: Audit) -> Figure:
         low = np.array([values[i].low for i in known])
         high = np.array([values[i].high for i in known])
         error = np.nan_to_num(np.stack([means - low, high - means]), nan=0.0)
-        panel.errorbar(means, height[known], xerr=error, fmt="o", color=colour(index), label=entry.learner, capsize=2)
+        panel.errorbar(
+            means, height[known], xerr=error, fmt="o", color=series_color(index), label=entry.learner, capsize=2
+        )
     panel.set_yticks(range(len(labels)), labels, fontsize=9)
     panel.invert_yaxis()
     panel.set_xlim(-0.03, 1.03)
@@ -151,18 +153,20 @@ def criteria_dots(audit: Audit) -> Figure:
 
 
 def criteria_lines(audit: Audit) -> Figure:
-    """The seven criteria as a parallel plot: one axis for each, one line a learner, 95 % intervals as bars."""
+    """The seven criteria as parallel coordinates: one axis per criterion, one line per learner, bars for 95 % intervals."""
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     panel = figure.subplots()
-    places = np.arange(len(CRITERIA))
+    positions = np.arange(len(CRITERIA))
     for index, entry in enumerate(audit.learners):
         values = [entry.measures[name] for name in CRITERIA]
-        means, low, high = (np.array([getattr(value, end) for value in values]) for end in _ENDS)
+        means, low, high = (np.array([getattr(value, bound) for value in values]) for bound in _BOUNDS)
         if np.isnan(means).all():
             continue
-        panel.plot(places, means, color=colour(index), marker="o", markersize=4, linewidth=1.5, label=entry.learner)
-        panel.vlines(places, low, high, color=colour(index), alpha=0.35, linewidth=4)
-    panel.set_xticks(places, CRITERIA)
+        panel.plot(
+            positions, means, color=series_color(index), marker="o", markersize=4, linewidth=1.5, label=entry.learner
+        )
+        panel.vlines(positions, low, high, color=series_color(index), alpha=0.35, linewidth=4)
+    panel.set_xticks(positions, CRITERIA)
     panel.set_ylim(-0.03, 1.03)
     panel.grid(axis="x", alpha=0.6)
     panel.set_ylabel("higher is better", fontsize=9)

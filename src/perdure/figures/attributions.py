@@ -1,4 +1,4 @@
-"""Pictures of attributions: signed heat maps over the images they explain."""
+"""Figures of attributions: signed heat maps over the images they explain."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from perdure.base.errors import InputError
 
 FloatArray = NDArray[np.float64]
-SIGNED = "RdBu_r"  # red adds to the output, blue takes away; told apart by colour-blind readers too
-CLIPPED = 0.995  # of the magnitudes lie within the colour scale; a few single pixels would make all others pale
-SHADE = 0.2  # by which the image's black darkens a map; its white leaves the colours of the scale
+SIGNED_COLORMAP = "RdBu_r"  # red increases the output, blue decreases it; distinguishable for color-blind readers
+CLIP_QUANTILE = 0.995  # of the magnitudes; without clipping, a few extreme pixels make all others pale
+SHADE = 0.2  # opacity of the image's black over a map; white pixels leave the map's color unchanged
 
 
 def attribution_map(image: Any, attributions: Any, *, limit: float | None = None, title: str = "") -> Figure:
-    """One signed map over its image; ``limit`` is the end of the colour scale, by default it holds 99.5 % of the magnitudes."""
+    """One signed map over its image. ``limit``: end of the color scale, by default the 99.5 % quantile of the magnitudes."""
     return attribution_panels([image], {title: [attributions]}, limits={title: limit} if limit is not None else None)
 
 
@@ -29,26 +29,27 @@ def attribution_panels(
     labels: Sequence[str] = (),
     limits: Mapping[str, float] | None = None,
 ) -> Figure:
-    """One row for each image, one column for each method, as in Figure 1 of the bias paper.
+    """One row per image and one column per method, as in Figure 1 of the bias paper.
 
-    ``images``: (height, width) or (channels, height, width) each; ``maps``: for each method one (height, width) map an
-    image. All maps of one method share one signed colour scale, which ``limits`` can fix, so that maps of one column
-    compare; methods have units of their own.
+    ``images``: each (height, width) or (channels, height, width). ``maps``: for each method, one (height, width) map per
+    image. All maps of a method share one signed color scale, so that the maps of a column are comparable; ``limits`` sets
+    its end. Different methods have different units and are not comparable.
     """
-    pictures = [_grey(image) for image in images]
+    gray_images = [_gray(image) for image in images]
     values = {
-        name: [_map(one, picture) for one, picture in zip(own, pictures, strict=True)] for name, own in maps.items()
+        method: [_checked_map(map_, image) for map_, image in zip(method_maps, gray_images, strict=True)]
+        for method, method_maps in maps.items()
     }
-    rows, columns = len(pictures), len(values) + 1
+    rows, columns = len(gray_images), len(values) + 1
     figure = Figure(figsize=(1.5 * columns + 0.3, 1.55 * rows + 0.6), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False)
     for row, image in enumerate(images):
         show_image(panels[row, 0], image, labels[row] if row < len(labels) else "")
-    for column, (name, own) in enumerate(values.items(), start=1):
-        limit = (limits or {}).get(name) or float(np.quantile(np.abs(own), CLIPPED)) or 1.0
-        for row, one in enumerate(own):
-            shown = overlay(panels[row, column], pictures[row], one, limit)
-        panels[0, column].set_title(name.replace("_", " "), fontsize=8)
+    for column, (method, method_maps) in enumerate(values.items(), start=1):
+        limit = (limits or {}).get(method) or float(np.quantile(np.abs(method_maps), CLIP_QUANTILE)) or 1.0
+        for row, map_ in enumerate(method_maps):
+            shown = overlay(panels[row, column], gray_images[row], map_, limit)
+        panels[0, column].set_title(method.replace("_", " "), fontsize=8)
         bar = figure.colorbar(
             shown,
             ax=panels[:, column],
@@ -60,21 +61,21 @@ def attribution_panels(
         )
         bar.ax.set_xticklabels([f"{-limit:.2g}", "0", f"{limit:.2g}"], fontsize=6)
     panels[0, 0].set_title("image", fontsize=8)
-    if values:  # an invisible bar keeps the images level with the maps
+    if values:  # an invisible color bar aligns the images with the maps
         figure.colorbar(shown, ax=panels[:, 0], location="bottom", shrink=0.9, pad=0.02).ax.set_visible(False)
     return figure
 
 
-def _plain(image: Any) -> FloatArray:
+def _as_array(image: Any) -> FloatArray:
     array: FloatArray = np.asarray(image.detach().cpu() if hasattr(image, "detach") else image, dtype=np.float64)
     return array
 
 
-def _grey(image: Any) -> FloatArray:
-    """Return the image in grey, 0 to 1."""
-    array = _plain(image)
+def _gray(image: Any) -> FloatArray:
+    """Return the image in gray, scaled to [0, 1]."""
+    array = _as_array(image)
     if array.ndim not in (2, 3):
-        raise InputError(f"image: found shape {array.shape}, expected (height, width) or (channels, height, width)")
+        raise InputError(f"image: expected shape (height, width) or (channels, height, width), got {array.shape}")
     return _scaled(array.mean(axis=0) if array.ndim == 3 else array)
 
 
@@ -84,18 +85,18 @@ def _scaled(array: FloatArray) -> FloatArray:
     return scaled
 
 
-def _map(values: Any, picture: FloatArray) -> FloatArray:
-    array = _plain(values)
-    if array.shape != picture.shape:
+def _checked_map(values: Any, image: FloatArray) -> FloatArray:
+    array = _as_array(values)
+    if array.shape != image.shape:
         raise InputError(
-            f"map: found shape {array.shape} for an image of {picture.shape}; make it with reduce='pixels'"
+            f"map: expected the image's shape {image.shape}, got {array.shape}. Compute the map with reduce='pixels'."
         )
     return array
 
 
 def show_image(panel: Any, image: Any, label: str) -> None:
-    """Draw an image, in grey or colour, with a word beside it."""
-    array = _scaled(_plain(image))
+    """Draw an image, in gray or color, with a label to its left."""
+    array = _scaled(_as_array(image))
     if array.ndim == 3 and len(array) == 3:
         panel.imshow(array.transpose(1, 2, 0), interpolation="nearest")
     else:
@@ -105,10 +106,10 @@ def show_image(panel: Any, image: Any, label: str) -> None:
     panel.set_yticks([])
 
 
-def overlay(panel: Any, picture: FloatArray, values: FloatArray, limit: float) -> Any:
-    """Draw the map in its colours and the image (0 to 1) as a faint shadow on it: hues stay those of the scale."""
-    shown = panel.imshow(values, cmap=SIGNED, vmin=-limit, vmax=limit, interpolation="nearest")
-    panel.imshow(np.zeros_like(picture), cmap="gray", alpha=SHADE * (1 - picture), interpolation="nearest")
+def overlay(panel: Any, image: FloatArray, values: FloatArray, limit: float) -> Any:
+    """Draw a map in color and the image (gray, 0 to 1) as a faint shadow over it, which leaves the hues unchanged."""
+    shown = panel.imshow(values, cmap=SIGNED_COLORMAP, vmin=-limit, vmax=limit, interpolation="nearest")
+    panel.imshow(np.zeros_like(image), cmap="gray", alpha=SHADE * (1 - image), interpolation="nearest")
     panel.set_xticks([])
     panel.set_yticks([])
     return shown

@@ -1,4 +1,4 @@
-"""Figures of the bias paper's experiments, from arrays; they compute nothing but means to draw."""
+"""Figures of the bias paper's experiments, drawn from arrays; means and ranges are the only numbers computed here."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from perdure.figures.attributions import show_image
-from perdure.figures.style import colour
+from perdure.figures.style import series_color
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: (places, samples), drawn as the mean over samples with the samples' range behind it."""
+    """One line, drawn as the mean over examples with their range as a band."""
 
     label: str
     values: FloatArray
+    """(points, examples)."""
 
 
 def lines_with_bands(
     panels: Mapping[str, tuple[NDArray[Any], Sequence[Line]]], ylabel: str, reference: FloatArray | None = None
 ) -> Figure:
-    """Lines on logarithmic axes, one panel for each x axis; bands are the range over samples, ``reference`` is dashed."""
+    """Lines on logarithmic axes, one panel per x axis; bands show the range over examples, ``reference`` is dashed."""
     figure = Figure(figsize=(4.6 * len(panels), 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (xlabel, (x, lines)) in zip(axes, panels.items(), strict=True):
-        for place, line in enumerate(lines):
-            axis.plot(x, line.values.mean(axis=1), marker="o", markersize=3, color=colour(place), label=line.label)
+        for index, line in enumerate(lines):
+            axis.plot(
+                x, line.values.mean(axis=1), marker="o", markersize=3, color=series_color(index), label=line.label
+            )
             low, high = line.values.min(axis=1), line.values.max(axis=1)
-            axis.fill_between(x, low, high, color=colour(place), alpha=0.12, linewidth=0)
+            axis.fill_between(x, low, high, color=series_color(index), alpha=0.12, linewidth=0)
         if reference is not None:
             axis.plot(x, reference, color="#777777", linestyle="--", label="claimed")
         axis.set_xscale("log")
@@ -49,12 +52,12 @@ def lines_with_bands(
 
 
 def agreement_points(panels: Mapping[str, Mapping[str, tuple[FloatArray, FloatArray]]]) -> Figure:
-    """For each network the sampled bias against the accurate one, a point for each map, a colour for each method."""
+    """The sampled bias against the accurate bias: one panel per network, one point per map, one color per method."""
     figure = Figure(figsize=(4.2 * len(panels), 4.2), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (title, methods) in zip(axes, panels.items(), strict=True):
-        for place, (name, (accurate, sampled)) in enumerate(methods.items()):
-            axis.scatter(accurate, sampled, s=14, color=colour(place), label=name)
+        for index, (name, (accurate, sampled)) in enumerate(methods.items()):
+            axis.scatter(accurate, sampled, s=14, color=series_color(index), label=name)
         ends = [axis.get_xlim(), axis.get_ylim()]
         span = (min(end[0] for end in ends), max(end[1] for end in ends))
         axis.plot(span, span, color="#999999", linewidth=0.8, zorder=0)
@@ -68,12 +71,12 @@ def agreement_points(panels: Mapping[str, Mapping[str, tuple[FloatArray, FloatAr
 
 
 def drop_distributions(drops: Mapping[str, FloatArray]) -> Figure:
-    """Histograms of the drop over contexts, one panel for each variable; the dashed line is the mean drop."""
+    """Histograms over contexts of the output's drop, one panel per variable; the dashed line is the mean drop."""
     figure = Figure(figsize=(2.4 * len(drops), 2.6), layout="constrained")
     axes = figure.subplots(1, len(drops), squeeze=False)[0]
     for axis, (title, values) in zip(axes, drops.items(), strict=True):
-        axis.hist(values, bins=40, color=colour(0))
-        axis.axvline(float(values.mean()), color=colour(1), linestyle="--", linewidth=1.2)
+        axis.hist(values, bins=40, color=series_color(0))
+        axis.axvline(float(values.mean()), color=series_color(1), linestyle="--", linewidth=1.2)
         axis.axvline(0.0, color="black", linewidth=0.6)
         axis.set_title(title, fontsize=8)
         axis.tick_params(labelsize=7)
@@ -83,7 +86,7 @@ def drop_distributions(drops: Mapping[str, FloatArray]) -> Figure:
 
 
 def boxed_pictures(images: Sequence[Any], boxes: Sequence[tuple[int, int, int, int]], titles: Sequence[str]) -> Figure:
-    """Images in a row, each with a red box (left, top, width, height) and a number above it."""
+    """Images in a row, each with a red box (left, top, width, height) and a title."""
     figure = Figure(figsize=(1.5 * len(images), 1.9), layout="constrained")
     axes = figure.subplots(1, len(images), squeeze=False)[0]
     for axis, image, box, title in zip(axes, images, boxes, titles, strict=True):
@@ -95,17 +98,17 @@ def boxed_pictures(images: Sequence[Any], boxes: Sequence[tuple[int, int, int, i
 
 
 def region_histograms(panels: Mapping[str, Mapping[str, FloatArray]], curves: Mapping[str, FloatArray]) -> Figure:
-    """Densities of the values in several regions, one panel a quantity, beside a Gaussian of the same mean and spread.
+    """Densities of the values in several regions, one panel per quantity, with a Gaussian of the same mean and spread.
 
-    ``curves`` holds for each panel (2, points): where the Gaussian is drawn, and its density.
+    ``curves`` holds an array (2, points) for each panel: the Gaussian's x values and its density there.
     """
     figure = Figure(figsize=(4.2 * len(panels), 3.2), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (title, regions) in zip(axes, panels.items(), strict=True):
         x, density = curves[title]
         bins = np.linspace(x[0], x[-1], 60)
-        for place, (name, values) in enumerate(regions.items()):
-            axis.hist(values, bins=bins, density=True, histtype="step", color=colour(place), label=name)
+        for index, (name, values) in enumerate(regions.items()):
+            axis.hist(values, bins=bins, density=True, histtype="step", color=series_color(index), label=name)
         axis.plot(x, density, color="black", linestyle="--", linewidth=1, label="Gaussian")
         axis.set_yscale("log")
         axis.set_ylim(bottom=density.max() * 1e-4)

@@ -1,4 +1,4 @@
-"""Pictures of a fitted surrogate model: curves and predictions, transfer between tasks, properties of algorithms."""
+"""Figures of a fitted CLAMP model: curves and predictions, transfer between tasks, properties of algorithms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from perdure.figures.style import colour
+from perdure.figures.style import series_color
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,41 +26,41 @@ _PROPERTIES = {
 }
 
 
-def performance_curves(found: LatentProperties, block: int = 0) -> Figure:
-    """Measured and fitted performance, a panel for each task, green where it is trained (the paper's Figures 1 to 4)."""
-    curves = found.curves[block]
-    figure, panels = _panels(found.tasks, curves.curriculum)
+def performance_curves(properties: LatentProperties, block: int = 0) -> Figure:
+    """Measured and fitted performance, one panel per task, green where it is trained (the paper's Figures 1 to 4)."""
+    curves = properties.curves[block]
+    figure, panels = _panels(properties.tasks, curves.curriculum)
     steps = np.arange(curves.measured.shape[2])
-    for task in range(len(found.tasks)):
+    for task in range(len(properties.tasks)):
         panel = panels.flat[task]
-        for place, algorithm in enumerate(curves.algorithms):
-            name = found.algorithms[algorithm]
+        for index, algorithm in enumerate(curves.algorithms):
+            name = properties.algorithms[algorithm]
             panel.plot(
                 steps,
-                curves.measured[place, task],
-                color=colour(algorithm),
+                curves.measured[index, task],
+                color=series_color(algorithm),
                 marker=_marker(algorithm),
                 markersize=3,
                 label=name,
             )
-            panel.plot(steps, curves.fitted[place, task], color=colour(algorithm), linestyle="--", linewidth=1.2)
-    _finish(figure, panels, len(found.tasks), "solid: measured, dashed: the model, green: trained")
+            panel.plot(steps, curves.fitted[index, task], color=series_color(algorithm), linestyle="--", linewidth=1.2)
+    _finish(figure, panels, len(properties.tasks), "solid: measured, dashed: the model, green: trained")
     return figure
 
 
 def predicted_curves(prediction: Prediction) -> Figure:
-    """Predicted performance on a curriculum that was not run, with the 95 % band of the mean curve."""
+    """Predicted performance on a curriculum that was not run, with a 95 % band of the mean curve."""
     figure, panels = _panels(prediction.tasks, prediction.curriculum)
     steps = np.arange(prediction.curves.shape[2])
     for task in range(len(prediction.tasks)):
         panel = panels.flat[task]
-        for place, name in enumerate(prediction.algorithms):
-            panel.plot(steps, prediction.curves[place, task], color=colour(place), linestyle="--", label=name)
+        for index, name in enumerate(prediction.algorithms):
+            panel.plot(steps, prediction.curves[index, task], color=series_color(index), linestyle="--", label=name)
             panel.fill_between(
                 steps,
-                prediction.low[place, task],
-                prediction.high[place, task],
-                color=colour(place),
+                prediction.low[index, task],
+                prediction.high[index, task],
+                color=series_color(index),
                 alpha=0.15,
                 linewidth=0,
             )
@@ -68,9 +68,9 @@ def predicted_curves(prediction: Prediction) -> Figure:
     return figure
 
 
-def transfer_map(found: LatentProperties) -> Figure:
-    """The transfer matrix: row trains, column is evaluated; grey is unknown, ° not determined by the data alone."""
-    names, transfer = found.tasks, found.estimates["transfer"]
+def transfer_map(properties: LatentProperties) -> Figure:
+    """The transfer matrix: rows are trained, columns evaluated; gray: unknown; °: not determined by the data alone."""
+    names, transfer = properties.tasks, properties.estimates["transfer"]
     side = max(3.2, 0.75 * len(names))
     figure = Figure(figsize=(side + 2.2, side + 0.9), layout="constrained")
     panel = figure.subplots()
@@ -84,31 +84,31 @@ def transfer_map(found: LatentProperties) -> Figure:
     for row, column in np.ndindex(*transfer.shape):
         value = transfer[row, column]
         if not math.isnan(value):
-            mark = "" if found.supported["transfer"][row, column] else "°"
+            mark = "" if properties.supported["transfer"][row, column] else "°"
             shade = "white" if abs(value) > 0.6 else "black"
             panel.text(column, row, f"{value:.2f}{mark}", ha="center", va="center", color=shade, fontsize=8)
-    figure.colorbar(image, ax=panel, shrink=0.8, label="transfer, own task = 1")
+    figure.colorbar(image, ax=panel, shrink=0.8, label="transfer (task to itself = 1)")
     return figure
 
 
-def property_bars(found: LatentProperties) -> Figure:
-    """The properties of each algorithm with 95 % intervals; hollow where the data alone do not determine the value."""
-    names = found.algorithms
+def property_bars(properties: LatentProperties) -> Figure:
+    """The properties of each algorithm with 95 % intervals; hollow bars are not determined by the data alone."""
+    names = properties.algorithms
     figure = Figure(figsize=(9.2, 0.34 * len(names) + 1.3), layout="constrained")
     panels = figure.subplots(1, len(_PROPERTIES), sharey=True)
     for panel, (name, label) in zip(panels, _PROPERTIES.items(), strict=True):
-        values, interval = found.estimates[name], found.intervals[name]
-        supported = found.supported[name]
+        values, interval = properties.estimates[name], properties.intervals[name]
+        supported = properties.supported[name]
         top = np.nanmax(np.where(np.isfinite(interval[:, 1]), interval[:, 1], values))
         high = np.where(np.isfinite(interval[:, 1]), interval[:, 1], 1.1 * top)
         error = np.stack([values - interval[:, 0], high - values])
-        for place in range(len(names)):
+        for index in range(len(names)):
             panel.barh(
-                place,
-                values[place],
+                index,
+                values[index],
                 height=0.65,
-                color=colour(place) if supported[place] else "white",
-                edgecolor=colour(place),
+                color=series_color(index) if supported[index] else "white",
+                edgecolor=series_color(index),
             )
         panel.errorbar(values, range(len(names)), xerr=error, fmt="none", ecolor="#333333", capsize=2, linewidth=1)
         panel.set_xlabel(label, fontsize=9)
@@ -153,5 +153,5 @@ def _finish(figure: Figure, panels: NDArray[Any], used: int, key: str) -> None:
 
 
 def _marker(index: int) -> str:
-    """Return a marker that changes when the colours begin again."""
+    """Return a marker that distinguishes learners when the palette repeats."""
     return "os^D"[index // 8 % 4]

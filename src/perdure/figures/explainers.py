@@ -1,4 +1,4 @@
-"""Pictures that compare explainers from other sides than their bias."""
+"""Figures that compare explainers by measures other than bias: ranks, removal, boxes, ratings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from perdure.figures.style import COLOURS, colour
+from perdure.figures.style import PALETTE, series_color
 
 if TYPE_CHECKING:
     from perdure.audits import Interval
@@ -18,22 +18,32 @@ CONTROL_LINES = {"constant": ":", "random": "--"}
 
 
 def rank_lines(names: Sequence[str], measures: Mapping[str, Any]) -> Figure:
-    """The rank of each explainer by several measures, 1 (lowest value) on top; what a measure lacks has no dot.
+    """The rank of each explainer under several measures, rank 1 (lowest value) on top; missing values have no dot.
 
-    ``measures`` hold one number for each name, the lower the better.
+    ``measures`` maps each measure to one number per name; lower is better.
     """
     figure = Figure(figsize=(1.5 * len(measures) + 1.5, 0.3 * len(names) + 1.2), layout="constrained")
     panel = figure.subplots()
     ranks = np.array([_ranks(np.asarray(values, dtype=np.float64)) for values in measures.values()])
-    places = np.arange(len(measures))
-    for index, (name, own) in enumerate(zip(names, ranks.T, strict=True)):
-        style = "-" if index < len(COLOURS) else "-."
-        panel.plot(places, own, style, marker="o", markersize=6, linewidth=1.6, color=colour(index), label=name)
-        known = np.flatnonzero(~np.isnan(own))
+    positions = np.arange(len(measures))
+    for index, (name, name_ranks) in enumerate(zip(names, ranks.T, strict=True)):
+        style = "-" if index < len(PALETTE) else "-."
+        panel.plot(
+            positions, name_ranks, style, marker="o", markersize=6, linewidth=1.6, color=series_color(index), label=name
+        )
+        known = np.flatnonzero(~np.isnan(name_ranks))
         for end, side, shift in ((known[:1], "right", -0.08), (known[-1:], "left", 0.08)):
-            for place in end:
-                panel.text(place + shift, own[place], name, ha=side, va="center", fontsize=8, color=colour(index))
-    panel.set_xticks(places, list(measures), fontsize=9)
+            for position in end:
+                panel.text(
+                    position + shift,
+                    name_ranks[position],
+                    name,
+                    ha=side,
+                    va="center",
+                    fontsize=8,
+                    color=series_color(index),
+                )
+    panel.set_xticks(positions, list(measures), fontsize=9)
     panel.set_yticks(range(1, len(names) + 1))
     panel.set_xlim(-0.8, len(measures) - 0.2)
     panel.invert_yaxis()
@@ -50,9 +60,9 @@ def _ranks(values: Any) -> Any:
 
 
 def removal_pictures(images: Mapping[str, Sequence[Any]], titles: Sequence[str]) -> Figure:
-    """The same picture with more and more of its highest pixels removed: a row for each explainer (Figure 11).
+    """One image with increasing shares of its highest-ranked pixels removed, one row per explainer (Figure 11).
 
-    Pictures are (channels, height, width), 0 to 255, and keep these colours.
+    ``images``: each (channels, height, width), values 0 to 255, drawn without rescaling.
     """
     rows = len(images)
     figure = Figure(figsize=(1.25 * len(titles) + 0.8, 1.25 * rows + 0.3), layout="constrained")
@@ -71,17 +81,17 @@ def removal_pictures(images: Mapping[str, Sequence[Any]], titles: Sequence[str])
 
 
 def removal_lines(shares: Sequence[float], curves: Mapping[str, Mapping[str, Any]], controls: Sequence[str]) -> Figure:
-    """What is left against the share that was removed: ``curves[panel][explainer]``, controls grey and dashed."""
+    """Remaining accuracy or probability against the removed share: ``curves[panel][explainer]``; controls gray and dashed."""
     figure = Figure(figsize=(4.4 * len(curves), 3.3), layout="constrained")
     panels = figure.subplots(1, len(curves), squeeze=False)[0]
-    for panel, (title, own) in zip(panels, curves.items(), strict=True):
-        for index, (name, values) in enumerate(own.items()):
+    for panel, (title, panel_curves) in zip(panels, curves.items(), strict=True):
+        for index, (name, values) in enumerate(panel_curves.items()):
             control = name in controls
             panel.plot(
                 [100 * share for share in shares],
                 values,
-                color="#777777" if control else colour(index),
-                linestyle=CONTROL_LINES.get(name, "--") if control else ("-" if index < len(COLOURS) else "-."),
+                color="#777777" if control else series_color(index),
+                linestyle=CONTROL_LINES.get(name, "--") if control else ("-" if index < len(PALETTE) else "-."),
                 linewidth=1.5,
                 marker="o" if len(shares) < 8 else "",
                 markersize=3,
@@ -97,14 +107,14 @@ def removal_lines(shares: Sequence[float], curves: Mapping[str, Mapping[str, Any
 
 
 def chance_dots(names: Sequence[str], measures: Mapping[str, Sequence[Interval]], chances: Sequence[float]) -> Figure:
-    """One panel for each measure: every explainer's mean with its interval, chance as a dashed line."""
+    """Each explainer's mean with its interval, one panel per measure; the dashed line is chance."""
     figure = Figure(figsize=(3.6 * len(measures) + 1, 0.28 * len(names) + 1), layout="constrained")
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for panel, (title, values), chance in zip(panels, measures.items(), chances, strict=True):
-        for place, value in enumerate(values):
+        for row, value in enumerate(values):
             if not math.isnan(value.mean):
-                arms = None if math.isnan(value.low) else [[value.mean - value.low], [value.high - value.mean]]
-                panel.errorbar(value.mean, place, xerr=arms, marker="o", markersize=4, capsize=2, color=colour(0))
+                error = None if math.isnan(value.low) else [[value.mean - value.low], [value.high - value.mean]]
+                panel.errorbar(value.mean, row, xerr=error, marker="o", markersize=4, capsize=2, color=series_color(0))
         panel.axvline(chance, color="#777777", linestyle="--", linewidth=1)
         panel.text(chance, -0.7, " chance", fontsize=7, color="#777777", va="center")
         panel.set_title(title, fontsize=9)
@@ -115,12 +125,12 @@ def chance_dots(names: Sequence[str], measures: Mapping[str, Sequence[Interval]]
 
 
 def rating_dots(names: Sequence[str], bias: Sequence[Interval], ratings: Sequence[Interval]) -> Figure:
-    """Mean rating against bias, one dot with both intervals for each explainer (Figure 9)."""
+    """Mean rating against bias, one dot per explainer with both intervals (Figure 9)."""
     figure = Figure(figsize=(4.6, 3.4), layout="constrained")
     panel = figure.subplots()
     for index, (name, x, y) in enumerate(zip(names, bias, ratings, strict=True)):
-        arms = [None if math.isnan(one.low) else [[one.mean - one.low], [one.high - one.mean]] for one in (x, y)]
-        panel.errorbar(x.mean, y.mean, xerr=arms[0], yerr=arms[1], marker="o", color=colour(index), capsize=2)
+        errors = [None if math.isnan(v.low) else [[v.mean - v.low], [v.high - v.mean]] for v in (x, y)]
+        panel.errorbar(x.mean, y.mean, xerr=errors[0], yerr=errors[1], marker="o", color=series_color(index), capsize=2)
         panel.annotate(name, (x.mean, y.mean), xytext=(5, 4), textcoords="offset points", fontsize=8)
     panel.set_xlabel("bias ↓", fontsize=9)
     panel.set_ylabel("mean rating ↑", fontsize=9)

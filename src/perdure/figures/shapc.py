@@ -1,4 +1,4 @@
-"""Pictures of whether learners keep deciding for the same reasons, as in the figures of the SHAPC paper."""
+"""Figures of SHAPC over training, following the figures of the SHAPC paper."""
 
 from __future__ import annotations
 
@@ -11,76 +11,79 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from perdure.audits import MEASURES, Audit, ShapcResult
-from perdure.audits.shapc.maps import KeptSample
+from perdure.audits.shapc.maps import StoredExample
 from perdure.base.errors import InputError
-from perdure.figures.attributions import CLIPPED, overlay, show_image
-from perdure.figures.style import colour, shortened
+from perdure.figures.attributions import CLIP_QUANTILE, overlay, show_image
+from perdure.figures.style import series_color, shortened
 
 BARS = ("average_accuracy", "forgetting", "shapc_mean", "shapc_var")
 
 
 def _results(audit: Audit) -> dict[str, list[ShapcResult]]:
-    """Return the results of each learner, in the audit's order."""
-    found: dict[str, list[ShapcResult]] = {}
+    """Return the SHAPC results of each learner, in the audit's order."""
+    results: dict[str, list[ShapcResult]] = {}
     for entry in audit.learners:
-        own = [result for result in audit.stability if result.run in entry.runs]
-        if own:
-            found[entry.title] = own
-    if not found:
-        raise InputError("the audit holds no SHAPC; make it with stability=True or perdure audit --shapc")
-    return found
+        learner_results = [result for result in audit.shapc if result.run in entry.runs]
+        if learner_results:
+            results[entry.title] = learner_results
+    if not results:
+        raise InputError("the audit has no SHAPC results. Compute them with shapc=True or `perdure audit --shapc`.")
+    return results
 
 
-def attribution_strip(samples: Mapping[str, KeptSample], class_names: Sequence[str] = (), title: str = "") -> Figure:
-    """One sample's attributions through the tasks, a row for each learner (Figure 1, upper part).
+def attribution_strip(
+    examples: Mapping[str, StoredExample], class_names: Sequence[str] = (), title: str = ""
+) -> Figure:
+    """The attributions of one example after each task, one row per learner (Figure 1, upper part).
 
-    ``samples`` maps learners to the same sample as each of them kept it. Every row has a colour scale of its own, common to
-    its steps; below each map is what the learner decided.
+    ``examples`` maps each learner to its stored maps of the same example. The steps of a row share one color scale; rows
+    have different scales. The label below each map is the learner's prediction.
     """
-    first = next(iter(samples.values()))
+    first = next(iter(examples.values()))
     steps = sorted(first.maps)
-    figure = Figure(figsize=(1.45 * (len(steps) + 1) + 0.5, 1.7 * len(samples) + 0.5), layout="constrained")
-    panels = figure.subplots(len(samples), len(steps) + 1, squeeze=False)
-    for row, (learner, kept) in enumerate(samples.items()):
-        if kept.sample != first.sample or kept.step != first.step:
+    figure = Figure(figsize=(1.45 * (len(steps) + 1) + 0.5, 1.7 * len(examples) + 0.5), layout="constrained")
+    panels = figure.subplots(len(examples), len(steps) + 1, squeeze=False)
+    for row, (learner, stored) in enumerate(examples.items()):
+        if stored.example != first.example or stored.step != first.step:
             raise InputError(
-                f"{learner}: expected sample {first.sample + 1} of step {first.step + 1} for every learner"
+                f"{learner}: expected example {first.example + 1} of step {first.step + 1} as for the first learner, "
+                f"got example {stored.example + 1} of step {stored.step + 1}"
             )
-        show_image(panels[row, 0], kept.picture, learner)
-        limit = float(np.quantile(np.abs(np.stack(list(kept.maps.values()))), CLIPPED)) or 1.0
+        show_image(panels[row, 0], stored.picture, learner)
+        limit = float(np.quantile(np.abs(np.stack(list(stored.maps.values()))), CLIP_QUANTILE)) or 1.0
         for column, step in enumerate(steps, start=1):
-            overlay(panels[row, column], kept.picture.mean(axis=0) / 255, kept.maps[step].astype(np.float64), limit)
-            right = kept.predicted[step] == kept.label
+            overlay(panels[row, column], stored.picture.mean(axis=0) / 255, stored.maps[step].astype(np.float64), limit)
+            correct = stored.predicted[step] == stored.label
             panels[row, column].set_xlabel(
-                ("✓ " if right else "✗ ") + _name(kept.predicted[step], class_names), fontsize=7
+                ("✓ " if correct else "✗ ") + _class_name(stored.predicted[step], class_names), fontsize=7
             )
             if row == 0:
                 panels[row, column].set_title(f"after task {step + 1}", fontsize=8)
-    panels[0, 0].set_title(title or _name(first.label, class_names), fontsize=8)
+    panels[0, 0].set_title(title or _class_name(first.label, class_names), fontsize=8)
     return figure
 
 
-def _name(unit: int, names: Sequence[str]) -> str:
-    return names[unit] if unit < len(names) else f"class {unit + 1}"
+def _class_name(index: int, names: Sequence[str]) -> str:
+    return names[index] if index < len(names) else f"class {index + 1}"
 
 
-def stability_lines(audit: Audit, task: int = 0) -> Figure:
+def shapc_lines(audit: Audit, task: int = 0) -> Figure:
     """Accuracy, forgetting and SHAPC of one task after each later step (Figure 1, lower left)."""
     figure = Figure(figsize=(8.4, 2.7), layout="constrained")
     panels = figure.subplots(1, 3, sharex=True)
     for index, (learner, results) in enumerate(_results(audit).items()):
-        entry = next(one for one in audit.learners if one.title == learner)
+        entry = next(entry for entry in audit.learners if entry.title == learner)
         tau = entry.curriculum.index(task)
         column = entry.table[tau:, task]
         steps = np.arange(tau + 1, len(entry.table) + 1)
         best = np.maximum.accumulate(column)
-        style = {"color": colour(index), "linewidth": 1.6, "marker": "o", "markersize": 3}
+        style = {"color": series_color(index), "linewidth": 1.6, "marker": "o", "markersize": 3}
         panels[0].plot(steps, column, label=learner, **style)
         panels[1].plot(steps, best - column, **style)
-        rows = np.array([one.matrices["shapc"][tau, tau + 1 :] for one in results])
+        rows = np.array([result.matrices["shapc"][tau, tau + 1 :] for result in results])
         panels[2].plot(steps[1:], rows.mean(axis=0), **style)
         for row in rows if len(rows) > 1 else ():
-            panels[2].plot(steps[1:], row, color=colour(index), linewidth=0.6, alpha=0.5)
+            panels[2].plot(steps[1:], row, color=series_color(index), linewidth=0.6, alpha=0.5)
     for panel, name in zip(panels, ("accuracy", "forgetting", "SHAPC"), strict=True):
         panel.set_title(f"{name}, task {task + 1}", fontsize=9)
         panel.set_ylim(-0.04, 1.04)
@@ -90,8 +93,8 @@ def stability_lines(audit: Audit, task: int = 0) -> Figure:
     return figure
 
 
-def stability_distributions(audit: Audit) -> Figure:
-    """How SHAPC is distributed over the samples of each task at the last step, means dashed (Figure 2)."""
+def shapc_distributions(audit: Audit) -> Figure:
+    """Histograms of SHAPC over the examples of each task at the last step; dashed lines are means (Figure 2)."""
     results = _results(audit)
     taus = sorted(next(iter(results.values()))[0].table)
     columns = min(4, len(taus))
@@ -99,14 +102,16 @@ def stability_distributions(audit: Audit) -> Figure:
     figure = Figure(figsize=(2.6 * columns, 2.2 * rows + 0.5), layout="constrained")
     panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
     edges = np.linspace(0, 1, 21)
-    for place, tau in enumerate(taus):
-        panel = panels.flat[place]
-        for index, (learner, own) in enumerate(results.items()):
-            values = np.concatenate([one.table[tau][:, -1] for one in own])
+    for panel_index, tau in enumerate(taus):
+        panel = panels.flat[panel_index]
+        for index, (learner, learner_results) in enumerate(results.items()):
+            values = np.concatenate([result.table[tau][:, -1] for result in learner_results])
             values = values[~np.isnan(values)]
-            panel.hist(values, edges, density=True, histtype="step", color=colour(index), linewidth=1.4, label=learner)
+            panel.hist(
+                values, edges, density=True, histtype="step", color=series_color(index), linewidth=1.4, label=learner
+            )
             if len(values):
-                panel.axvline(values.mean(), color=colour(index), linestyle="--", linewidth=1)
+                panel.axvline(values.mean(), color=series_color(index), linestyle="--", linewidth=1)
         panel.set_title(f"task {tau + 1}", fontsize=9)
         panel.set_yticks([])
         panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -119,8 +124,8 @@ def stability_distributions(audit: Audit) -> Figure:
     return figure
 
 
-def stability_bars(audit: Audit) -> Figure:
-    """Average accuracy, forgetting, SHAPC-Mean and SHAPC-Var of each learner with their intervals (Figure 3)."""
+def shapc_bars(audit: Audit) -> Figure:
+    """Average accuracy, forgetting, SHAPC-Mean and SHAPC-Var of each learner with intervals (Figure 3)."""
     names = list(_results(audit))
     entries = [entry for entry in audit.learners if entry.title in names]
     figure = Figure(figsize=(9, 2.6), layout="constrained")
@@ -128,7 +133,7 @@ def stability_bars(audit: Audit) -> Figure:
     for panel, measure in zip(panels, BARS, strict=True):
         for index, entry in enumerate(entries):
             value = entry.measures[measure]
-            panel.bar(index, value.mean, color=colour(index), width=0.7)
+            panel.bar(index, value.mean, color=series_color(index), width=0.7)
             if not math.isnan(value.low):
                 panel.errorbar(
                     index, value.mean, [[value.mean - value.low], [value.high - value.mean]], color="#444", capsize=3
@@ -142,8 +147,11 @@ def stability_bars(audit: Audit) -> Figure:
     return figure
 
 
-def stability_boxes(audit: Audit, task: int = 0) -> Figure:
-    """SHAPC of one task's samples through training: quartiles, median, whiskers to 1.5 times their range (Figure 4)."""
+def shapc_boxes(audit: Audit, task: int = 0) -> Figure:
+    """Box plots of SHAPC over one task's examples after each later step (Figure 4).
+
+    Boxes show the quartiles and the median; whiskers extend to 1.5 times the interquartile range.
+    """
     results = _results(audit)
     first = next(iter(results.values()))[0]
     tau = first.curriculum.index(task)
@@ -151,32 +159,32 @@ def stability_boxes(audit: Audit, task: int = 0) -> Figure:
     figure = Figure(figsize=(max(4.5, 1.1 * later + 1), 2.9), layout="constrained")
     panel = figure.subplots()
     width = 0.8 / len(results)
-    for index, own in enumerate(results.values()):
-        values = np.concatenate([one.table[tau] for one in own])
-        places = np.arange(later) + (index - (len(results) - 1) / 2) * width
-        drawn: Any = panel.boxplot(
+    for index, learner_results in enumerate(results.values()):
+        values = np.concatenate([result.table[tau] for result in learner_results])
+        positions = np.arange(later) + (index - (len(results) - 1) / 2) * width
+        boxplot: Any = panel.boxplot(
             [column[~np.isnan(column)] for column in values.T],
-            positions=places,
+            positions=positions,
             widths=0.85 * width,
             patch_artist=True,
             manage_ticks=False,
-            flierprops={"markersize": 2, "markeredgecolor": colour(index)},
+            flierprops={"markersize": 2, "markeredgecolor": series_color(index)},
             medianprops={"color": "black"},
         )
-        for box in drawn["boxes"]:
-            box.set(facecolor=colour(index), alpha=0.75)
+        for box in boxplot["boxes"]:
+            box.set(facecolor=series_color(index), alpha=0.75)
     panel.set_xticks(range(later), [str(tau + 2 + k) for k in range(later)], fontsize=8)
     panel.set_xlabel("after step", fontsize=9)
-    panel.set_ylabel(f"SHAPC, samples of task {task + 1}", fontsize=9)
+    panel.set_ylabel(f"SHAPC, examples of task {task + 1}", fontsize=9)
     panel.set_ylim(-0.02, 1.02)
     panel.tick_params(labelsize=8)
-    handles = [Patch(color=colour(index), label=learner) for index, learner in enumerate(results)]
+    handles = [Patch(color=series_color(index), label=learner) for index, learner in enumerate(results)]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False, fontsize=9)
     return figure
 
 
-def stability_matrices(audit: Audit) -> Figure:
-    """Calibrated SHAPC of every pair (tau, t), 0 at chance and 1 at the noise ceiling, averaged over a learner's runs."""
+def shapc_matrices(audit: Audit) -> Figure:
+    """Calibrated SHAPC of every pair (tau, t), from chance (0) to the noise ceiling (1), averaged over each learner's runs."""
     results = _results(audit)
     columns = min(4, len(results))
     rows = math.ceil(len(results) / columns)
@@ -184,10 +192,10 @@ def stability_matrices(audit: Audit) -> Figure:
     side = max(2.3, 0.45 * steps)
     figure = Figure(figsize=(side * columns + 0.9, side * rows + 0.4), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False)
-    shown: Any = None
-    for panel, (learner, own) in zip(panels.flat, results.items(), strict=False):
-        matrix = np.mean([one.matrices["calibrated"] for one in own], axis=0)[:-1, 1:]
-        shown = panel.imshow(matrix, vmin=0, vmax=1, cmap="cividis")
+    image: Any = None
+    for panel, (learner, learner_results) in zip(panels.flat, results.items(), strict=False):
+        matrix = np.mean([result.matrices["calibrated"] for result in learner_results], axis=0)[:-1, 1:]
+        image = panel.imshow(matrix, vmin=0, vmax=1, cmap="cividis")
         for (tau, t), value in np.ndenumerate(matrix):
             if not math.isnan(value):
                 panel.text(
@@ -200,24 +208,24 @@ def stability_matrices(audit: Audit) -> Figure:
         panel.set_axis_off()
     figure.supxlabel("after step", fontsize=9)
     figure.supylabel("task of step", fontsize=9)
-    figure.colorbar(shown, ax=panels, shrink=0.8, label="calibrated SHAPC").ax.tick_params(labelsize=8)
+    figure.colorbar(image, ax=panels, shrink=0.8, label="calibrated SHAPC").ax.tick_params(labelsize=8)
     return figure
 
 
-def stability_bands(audit: Audit) -> Figure:
-    """SHAPC of independent draws over the later steps, a panel for each own step; its band from floor to ceiling."""
-    results = [one for own in _results(audit).values() for one in own]
+def shapc_bands(audit: Audit) -> Figure:
+    """SHAPC between independent draws after each later step, one panel per trained step; bands from floor to ceiling."""
+    results = [result for learner_results in _results(audit).values() for result in learner_results]
     steps = max(len(result.curriculum) for result in results)
     columns = min(4, max(1, steps - 1))
     rows = math.ceil((steps - 1) / columns)
     figure = Figure(figsize=(2.3 * columns, 1.9 * rows + 0.6), layout="constrained")
     panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
     learners = list(dict.fromkeys(result.learner for result in results))
-    for own in range(steps - 1):
-        panel = panels.flat[own]
+    for step in range(steps - 1):
+        panel = panels.flat[step]
         for result in results:
-            _between(panel, result, own, colour(learners.index(result.learner)))
-        panel.set_title(f"task of step {own + 1}", fontsize=9)
+            _draw_run(panel, result, step, series_color(learners.index(result.learner)))
+        panel.set_title(f"task of step {step + 1}", fontsize=9)
         panel.set_ylim(0, 1)
         panel.tick_params(labelsize=8)
         panel.xaxis.get_major_locator().set_params(integer=True)
@@ -226,15 +234,15 @@ def stability_bands(audit: Audit) -> Figure:
     figure.supxlabel("later step (band: chance to noise ceiling)", fontsize=9)
     figure.supylabel("SHAPC", fontsize=9)
     handles, labels = panels.flat[0].get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))
+    unique = dict(zip(labels, handles, strict=True))
     figure.legend(
-        named.values(), named.keys(), loc="outside upper center", ncols=min(6, len(named)), frameon=False, fontsize=9
+        unique.values(), unique.keys(), loc="outside upper center", ncols=min(6, len(unique)), frameon=False, fontsize=9
     )
     return figure
 
 
-def _between(panel: Any, result: Any, own: int, shade: str) -> None:
-    later = np.arange(own + 1, len(result.curriculum))
-    values, floor, ceiling = (result.matrices[name][own, later] for name in ("independent", "floor", "ceiling"))
+def _draw_run(panel: Any, result: ShapcResult, step: int, shade: str) -> None:
+    later = np.arange(step + 1, len(result.curriculum))
+    values, floor, ceiling = (result.matrices[name][step, later] for name in ("independent", "floor", "ceiling"))
     panel.plot(later + 1, values, color=shade, linewidth=1.4, marker="o", markersize=3, label=result.learner)
     panel.fill_between(later + 1, floor, ceiling, color=shade, alpha=0.05, linewidth=0)

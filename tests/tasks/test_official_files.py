@@ -1,4 +1,4 @@
-"""The readers of official files: real ones where they are at hand, else the same layouts on loopback."""
+"""The readers of official files: official files if available, otherwise the same layouts served on the loopback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure import tasks
 from perdure.base.errors import InputError
 from perdure.tasks import registry
 from perdure.tasks.benchmarks.cifar import CIFAR10, CIFAR100, Cifar, read_cifar
-from perdure.tasks.benchmarks.mnist import FASHION_MNIST, MNIST, read_idx, read_idx_family
+from perdure.tasks.benchmarks.mnist import FASHION_MNIST, MNIST, read_idx, read_idx_dataset
 from perdure.tasks.files.download import Remote
 from perdure.tasks.files.plain_pickle import read_plain_pickle
 from perdure.tasks.source import Source
@@ -28,10 +28,10 @@ from tests.helpers.loopback import Site, serve
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CACHE = Path(__file__).parents[3] / "data-cache"
-needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared data are not beside the project")
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="the folder of shared data is missing")
 needs_cifar = pytest.mark.skipif(
     not (CACHE / "cifar-10-batches-bin" / "test_batch.bin").exists() or not DATA.exists(),
-    reason="the official CIFAR-10 has not been built in data-cache beside the project",
+    reason="data-cache does not hold the official CIFAR-10",
 )
 
 
@@ -43,10 +43,10 @@ def idx_bytes(array: NDArray[np.uint8]) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
 
 
-def register(monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[Path, bool], Source]) -> None:
-    """Let a registered benchmark read files with other checksums: those that the test serves."""
-    entry = registry.find(name)
-    monkeypatch.setattr(registry, "_ENTRIES", (replace(entry, read=read),))
+def replace_reader(monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[Path, bool], Source]) -> None:
+    """Let a registered benchmark read the files that the test serves, which have other checksums."""
+    entry = registry.BENCHMARKS.get(name)
+    monkeypatch.setitem(registry.BENCHMARKS._entries, name, replace(entry, read=read))
 
 
 def small_images(seed: int, n: int, classes: int, *shape: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -57,7 +57,7 @@ def small_images(seed: int, n: int, classes: int, *shape: int) -> tuple[NDArray[
 def tar_gz(folder: str, files: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as archive:
-        for name, content in reversed(files.items()):  # the official archives are in no useful order either
+        for name, content in reversed(files.items()):  # the members of the official archives are not in order either
             info = tarfile.TarInfo(f"{folder}/{name}")
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
@@ -129,12 +129,14 @@ def test_fashion_mnist_is_downloaded_as_four_idx_files(monkeypatch: pytest.Monke
         for remote, array in zip(FASHION_MNIST.remotes, (x, y, x_test, y_test), strict=True)
     }
     remotes = tuple(replace(remote, digest=md5(served[remote.path])) for remote in FASHION_MNIST.remotes)
-    register(monkeypatch, "split-fashion-mnist", partial(read_idx_family, replace(FASHION_MNIST, remotes=remotes)))
+    replace_reader(
+        monkeypatch, "split-fashion-mnist", partial(read_idx_dataset, replace(FASHION_MNIST, remotes=remotes))
+    )
     with serve(Site(files=served)) as site:
         monkeypatch.setenv("PERDURE_MIRROR", site.address)
         benchmark = tasks.load("split-fashion-mnist", data_dir=tmp_path)
         assert len(site.requests) == 4
-    monkeypatch.setenv("PERDURE_MIRROR", "http://127.0.0.1:1")  # from now on there is no network
+    monkeypatch.setenv("PERDURE_MIRROR", "http://127.0.0.1:1")  # no network from here on
     assert tasks.load("split-fashion-mnist", data_dir=tmp_path).fingerprint() == benchmark.fingerprint()
     assert benchmark.class_names[:2] == ("T-shirt/top", "Trouser")
     task = benchmark.tasks[1]
@@ -144,7 +146,7 @@ def test_fashion_mnist_is_downloaded_as_four_idx_files(monkeypatch: pytest.Monke
     assert np.array_equal(task.train.y, y[mask])
 
 
-def test_the_address_of_every_official_file_is_on_its_makers_list() -> None:
+def test_every_official_file_has_its_own_address_and_checksum() -> None:
     remotes = [*MNIST.remotes, *FASHION_MNIST.remotes]
     remotes += [layout.archive for cifar in (CIFAR10, CIFAR100) for layout in cifar.layouts]
     for remote in remotes:
@@ -155,16 +157,16 @@ def test_the_address_of_every_official_file_is_on_its_makers_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"", "not an idx file"),
-        (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "starts with '00000d01'"),
-        (idx_bytes(np.zeros((2, 3), np.uint8))[:-1], "promises 6 bytes, the file has 5"),
+        (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "got '00000d01'"),
+        (idx_bytes(np.zeros((2, 3), np.uint8))[:-1], "expected 6 bytes after the header, got 5"),
     ],
 )
-def test_bad_idx_files_are_named(content: bytes, words: str, tmp_path: Path) -> None:
+def test_invalid_idx_files_are_named(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         read_idx(tmp_path / "file")
 
 
@@ -198,9 +200,9 @@ def test_official_cifar10_agrees_pixel_for_pixel_with_an_independent_copy() -> N
                     image.tobytes(): label
                     for image, label in zip(getattr(task, side).x, getattr(task, side).y, strict=True)
                 }
-                own = np.isin(y, task.classes)
-                assert own.any()
-                assert [ours[image.tobytes()] for image in x[own]] == y[own].tolist()
+                in_task = np.isin(y, task.classes)
+                assert in_task.any()
+                assert [ours[image.tobytes()] for image in x[in_task]] == y[in_task].tolist()
 
 
 @needs_cifar
@@ -227,10 +229,10 @@ def test_python_batches_and_binary_records_are_the_same_benchmark(tmp_path: Path
             b"filenames": [b"a.png"],
         }
         (tmp_path / "python" / "cifar-10-batches-py" / name.removesuffix(".bin")).write_bytes(pickle.dumps(batch, 2))
-    one = tasks.load("split-cifar10", data_dir=tmp_path / "binary")
-    two = tasks.load("split-cifar10", data_dir=tmp_path / "python")
-    assert one.fingerprint() == two.fingerprint()
-    assert sum(len(task.train) for task in one.tasks) == 5 * small
+    binary = tasks.load("split-cifar10", data_dir=tmp_path / "binary")
+    python = tasks.load("split-cifar10", data_dir=tmp_path / "python")
+    assert binary.fingerprint() == python.fingerprint()
+    assert sum(len(task.train) for task in binary.tasks) == 5 * small
 
 
 @pytest.mark.parametrize("layout", [0, 1], ids=["binary", "python"])
@@ -263,7 +265,7 @@ def test_cifar100_is_read_from_either_official_archive(
     content = tar_gz(chosen.folder, files)
     archive = replace(chosen.archive, digest=md5(content))
     cifar: Cifar = replace(CIFAR100, layouts=(replace(chosen, archive=archive), chosen))
-    register(monkeypatch, "split-cifar100", partial(read_cifar, cifar))
+    replace_reader(monkeypatch, "split-cifar100", partial(read_cifar, cifar))
     with serve(Site(files={archive.path: content}, cuts=[1000])) as site:
         monkeypatch.setenv("PERDURE_MIRROR", site.address)
         benchmark = tasks.load("split-cifar100", data_dir=tmp_path)
@@ -276,34 +278,36 @@ def test_cifar100_is_read_from_either_official_archive(
     assert np.array_equal(task.train.y, y[mask])
 
 
-def test_clamps_cifar100_has_five_tasks_of_twenty_classes() -> None:
-    about = tasks.describe("split-cifar100-5x20")
-    assert (about.tasks, about.classes) == (5, 100)
+def test_the_cifar100_of_clamp_has_five_tasks_of_twenty_classes() -> None:
+    description = tasks.describe("split-cifar100-5x20")
+    assert (description.tasks, description.classes) == (5, 100)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "words"),
+    ("name", "content", "message"),
     [
         ("data_batch_2.bin", b"\0" * 3072, "multiple of 3073"),
-        ("data_batch_2.bin", bytes([10]) + b"\0" * 3072, "label 10, expected 0 to 9"),
+        ("data_batch_2.bin", bytes([10]) + b"\0" * 3072, "expected labels from 0 to 9, got 10"),
         ("data_batch_2.bin", None, r"no data_batch_2\.bin in it"),
     ],
 )
-def test_bad_cifar_files_are_named(name: str, content: bytes | None, words: str, tmp_path: Path) -> None:
+def test_invalid_cifar_files_are_named(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
     folder = tmp_path / "cifar-10-batches-bin"
     folder.mkdir()
     x, y = small_images(0, 10, 10, 3, 32, 32)
     for file in [*CIFAR10.layouts[0].train, "test_batch.bin"]:
         (folder / file).write_bytes(records(x, [y]))
-    assert tasks.load("split-cifar10", data_dir=tmp_path).class_names == tuple("0123456789")  # no names beside them
+    assert tasks.load("split-cifar10", data_dir=tmp_path).class_names == tuple(
+        "0123456789"
+    )  # there is no file of names
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_bytes(content)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         tasks.load("split-cifar10", data_dir=tmp_path)
 
 
-def test_an_archive_with_the_wrong_checksum_is_refused(tmp_path: Path) -> None:
+def test_an_archive_with_the_wrong_checksum_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "cifar-10-binary.tar.gz").write_bytes(b"not this")
     with pytest.raises(InputError) as error:
         tasks.load("split-cifar10", data_dir=tmp_path)
@@ -311,7 +315,7 @@ def test_an_archive_with_the_wrong_checksum_is_refused(tmp_path: Path) -> None:
     assert md5(b"not this") in str(error.value)
 
 
-def test_without_network_the_user_is_told_which_archive_goes_where(
+def test_without_network_the_message_names_the_archive_and_its_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PERDURE_MIRROR", "http://127.0.0.1:1")
@@ -327,7 +331,7 @@ def test_without_network_the_user_is_told_which_archive_goes_where(
     }.items():
         with pytest.raises(InputError) as error:
             tasks.load(name)
-        assert f"by hand at {tmp_path / file}" in str(error.value)
+        assert f"put the file at {tmp_path / file} by hand" in str(error.value)
 
 
 # Pickles
@@ -342,8 +346,8 @@ class Call:
 
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
-def test_a_pickle_that_calls_anything_is_refused_and_does_not_run(protocol: int, tmp_path: Path) -> None:
-    trap = tmp_path / "sprung"
+def test_a_pickle_that_calls_a_function_is_rejected_and_not_executed(protocol: int, tmp_path: Path) -> None:
+    trap = tmp_path / "executed"
     for payload in (
         Call(Path.touch, trap),
         Call(eval, f"open({str(trap)!r}, 'w')"),
@@ -355,7 +359,7 @@ def test_a_pickle_that_calls_anything_is_refused_and_does_not_run(protocol: int,
     assert not trap.exists()
 
 
-def test_a_pickle_may_not_hold_objects_or_be_cut() -> None:
+def test_pickled_objects_and_truncated_pickles_are_rejected() -> None:
     good = pickle.dumps({"data": np.zeros((2, 3), np.uint8), "labels": [1, 2], "name": b"x"}, 2)
     read = read_plain_pickle("batch", good)
     assert read["labels"] == [1, 2]
@@ -369,21 +373,21 @@ def test_a_pickle_may_not_hold_objects_or_be_cut() -> None:
             read_plain_pickle("batch", bad)
 
 
-def test_every_cut_or_changed_pickle_is_read_or_refused_but_never_crashes() -> None:
+def test_a_damaged_pickle_is_read_or_rejected_but_never_crashes() -> None:
     good = pickle.dumps({"data": np.zeros((2, 3), np.uint8), "labels": [1, 2]}, 2)
     rng = np.random.default_rng(0)
-    refused = 0
+    rejected = 0
     for _ in range(600):
         changed = bytearray(good)
         changed[rng.integers(len(good))] = rng.integers(256)
         try:
             read_plain_pickle("batch", bytes(changed))
         except InputError:
-            refused += 1
-    assert refused > 150
+            rejected += 1
+    assert rejected > 150
 
 
-def test_remotes_name_a_place_on_the_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_replaces_the_official_address(monkeypatch: pytest.MonkeyPatch) -> None:
     remote = Remote("a/b.gz", "https://official/b.gz", None, 1)
     assert remote.address() == "https://official/b.gz"
     monkeypatch.setenv("PERDURE_MIRROR", "http://mirror/data/")

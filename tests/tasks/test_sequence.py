@@ -1,4 +1,4 @@
-"""A data set becomes a sequence of tasks."""
+"""Division of a data set into tasks."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ def images_of(benchmark: tasks.Benchmark, side: str) -> list[bytes]:
     return sorted(image.tobytes() for task in benchmark.tasks for image in getattr(task, side).x)
 
 
-def test_split_digits_holds_every_digit_once_with_its_own_label() -> None:
+def test_split_digits_holds_every_digit_once_with_its_label() -> None:
     benchmark = tasks.load("split-digits")
     expected = {
         np.rint(image * 255 / 16).astype(np.uint8).tobytes(): label
@@ -51,7 +51,7 @@ def test_a_quarter_of_every_digit_is_test_data_whatever_the_seed() -> None:
             assert int((task.test.y == label).sum()) == round(total / 4)
 
 
-def test_the_normalisation_constants_of_the_digits_are_their_moments() -> None:
+def test_the_normalization_constants_of_the_digits_are_their_moments() -> None:
     benchmark = tasks.load("split-digits")
     ink = np.concatenate([task.train.x for task in benchmark.tasks]) / 255
     assert benchmark.mean == pytest.approx([ink.mean()], abs=5e-5)
@@ -64,7 +64,7 @@ def test_lifetime_bits_count_images_and_labels() -> None:
     assert benchmark.lifetime_bits == examples * (64 * 8 + 64)
 
 
-def test_class_order_renumbers_units_and_moves_names_along() -> None:
+def test_class_order_renumbers_units_and_reorders_names() -> None:
     official, shuffled = tasks.load("split-digits"), tasks.load("split-digits", order_seed=1)
     assert sorted(shuffled.class_names) == sorted(official.class_names)
     assert shuffled.class_names != official.class_names
@@ -121,16 +121,16 @@ def test_subset_and_validation_are_disjoint_stratified_and_exact(
 
 
 def test_the_subset_of_a_class_does_not_depend_on_the_class_order() -> None:
-    one = tasks.load("split-digits", per_class=20, seed=3, validation=0.2)
-    other = tasks.load("split-digits", per_class=20, seed=3, validation=0.2, order_seed=5, tasks=2)
-    assert images_of(one, "train") == images_of(other, "train")
-    assert images_of(one, "validation") == images_of(other, "validation")
-    assert images_of(one, "train") != images_of(
+    official = tasks.load("split-digits", per_class=20, seed=3, validation=0.2)
+    shuffled = tasks.load("split-digits", per_class=20, seed=3, validation=0.2, order_seed=5, tasks=2)
+    assert images_of(official, "train") == images_of(shuffled, "train")
+    assert images_of(official, "validation") == images_of(shuffled, "validation")
+    assert images_of(official, "train") != images_of(
         tasks.load("split-digits", per_class=20, seed=4, validation=0.2), "train"
     )
 
 
-def test_fingerprint_follows_what_the_learner_sees_and_nothing_else() -> None:
+def test_the_fingerprint_depends_only_on_what_the_learner_sees() -> None:
     load = tasks.load
     plain = load("split-digits").fingerprint()
     assert plain == load("split-digits", seed=9).fingerprint()  # the seed draws nothing here
@@ -147,7 +147,7 @@ def test_fingerprint_follows_what_the_learner_sees_and_nothing_else() -> None:
     assert len({plain, *others}) == len(others) + 1
 
 
-def test_fingerprint_and_data_sum_are_the_same_on_every_machine() -> None:
+def test_fingerprint_and_checksum_are_the_same_on_every_machine() -> None:
     benchmark = tasks.load("split-digits")
     assert benchmark.provenance["data_sha256"] == "6b634a0b44566e5fd4a23f929de9a03a68109bd1019bb3ac0d50256647697441"
     big = benchmark.tasks[0].train
@@ -158,11 +158,11 @@ def test_fingerprint_and_data_sum_are_the_same_on_every_machine() -> None:
 
 def test_provenance_is_plain_json_and_rebuilds_the_benchmark() -> None:
     benchmark = tasks.load("split-digits", order_seed=4, per_class=9, curriculum=(0, 1, 0), validation=0.3, seed=2)
-    told = json.loads(json.dumps(dict(benchmark.provenance)))
+    provenance = json.loads(json.dumps(dict(benchmark.provenance)))
     again = tasks.load(
-        told["source"],
+        provenance["source"],
         **{
-            key: told[key]
+            key: provenance[key]
             for key in ("scenario", "tasks", "seed", "order_seed", "curriculum", "per_class", "validation")
         },
     )
@@ -170,17 +170,17 @@ def test_provenance_is_plain_json_and_rebuilds_the_benchmark() -> None:
 
 
 def test_names_and_descriptions_agree_with_the_benchmark() -> None:
-    about = tasks.describe("split-digits")
+    description = tasks.describe("split-digits")
     benchmark = tasks.load("split-digits")
     assert "split-digits" in tasks.names()
-    assert (about.classes, about.tasks) == (benchmark.outputs, len(benchmark.tasks))
-    assert about.input_shape == benchmark.input_shape
-    assert about.scenario == benchmark.scenario
-    assert about.download == 0
+    assert (description.classes, description.tasks) == (benchmark.outputs, len(benchmark.tasks))
+    assert description.input_shape == benchmark.input_shape
+    assert description.scenario == benchmark.scenario
+    assert description.download == 0
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "parts"),
     [
         ({"tasks": 3}, ["10 classes", "1, 2, 5, 10"]),
         ({"tasks": 0}, ["at least one"]),
@@ -192,22 +192,22 @@ def test_names_and_descriptions_agree_with_the_benchmark() -> None:
         ({"per_class": 0}, ["at least one"]),
         ({"validation": 1.0}, ["0 <= share < 1"]),
         ({"validation": -0.1}, ["0 <= share < 1"]),
-        ({"validation": 0.9, "per_class": 1}, ["would keep none"]),
+        ({"validation": 0.9, "per_class": 1}, ["none would be left"]),
         ({"scenario": "clas"}, ["did you mean 'class'"]),
         ({"seed": -1}, ["seed"]),
     ],
 )
-def test_bad_options_are_told_in_one_line(options: dict[str, Any], words: list[str]) -> None:
+def test_invalid_options_give_a_message_of_one_line(options: dict[str, Any], parts: list[str]) -> None:
     with pytest.raises(InputError) as error:
         tasks.load("split-digits", **options)
     assert "\n" not in str(error.value)
-    for word in words:
-        assert word in str(error.value)
+    for part in parts:
+        assert part in str(error.value)
 
 
-def test_an_unknown_benchmark_suggests_the_nearest() -> None:
+def test_an_unknown_name_suggests_the_closest_benchmark() -> None:
     for call in (tasks.load, tasks.describe):
         with pytest.raises(InputError, match=r"did you mean 'split-digits'\?"):
             call("split-digit")
-    with pytest.raises(InputError, match="benchmark '' is unknown"):
+    with pytest.raises(InputError, match="benchmark: unknown name ''"):
         tasks.load("")

@@ -17,9 +17,10 @@ def suggest(word: str, known: list[str]) -> str:
     return f"did you mean {matches[0]!r}?" if matches else f"known: {', '.join(sorted(known))}"
 
 
-def error_message(error: BaseException) -> str:
-    """Return an exception's message on one line, or the name of its class if the message is empty."""
-    return " ".join(str(error).split()) or type(error).__name__
+def error_message(error: BaseException, longest: int = 200) -> str:
+    """Return an exception's message on one line, cut to ``longest`` characters; the name of its class if it is empty."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 nearest = suggest  # the former name

@@ -1,4 +1,4 @@
-"""Data sources and how they become a sequence of tasks.
+"""Benchmarks: data sources, divided into sequences of tasks.
 
 >>> from perdure import tasks
 >>> benchmark = tasks.load("split-digits", order_seed=1, curriculum=[0, 1, 2, 3, 4, 0])
@@ -7,7 +7,7 @@
 from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
 from perdure.tasks.benchmarks.tiny_imagenet import read_boxes
 from perdure.tasks.loading import load
-from perdure.tasks.registry import Description, describe, names
+from perdure.tasks.registry import Description, describe, names, register_benchmark, summaries
 
 __all__ = [
     "Benchmark",
@@ -19,4 +19,6 @@ __all__ = [
     "load",
     "names",
     "read_boxes",
+    "register_benchmark",
+    "summaries",
 ]

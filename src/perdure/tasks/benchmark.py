@@ -1,4 +1,4 @@
-"""What a learner is given: a named, seeded sequence of tasks."""
+"""Benchmarks: named, seeded sequences of tasks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ Inputs: TypeAlias = "NDArray[np.uint8] | NDArray[np.float32]"
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Inputs and labels: images as uint8 (n, channels, height, width), all else as float32 (n, features).
+    """Inputs and labels. Images are uint8 (n, channels, height, width), all other inputs float32 (n, features).
 
-    ``boxes``, where the data set has them, are the objects' corners, one row (left, top, right, bottom) for
-    each example, in pixels from 0, right and bottom exclusive. Two ``Examples`` hold the same data when
-    their ``digest`` agrees.
+    ``boxes`` holds one bounding box (left, top, right, bottom) per example if the data set has them, in pixels from 0;
+    right and bottom are exclusive. Two ``Examples`` hold the same data if their digests are equal.
     """
 
     x: Inputs
@@ -38,26 +37,25 @@ class Examples:
 
     @property
     def bits(self) -> int:
-        """Storage of inputs and labels, in bits, as SSS counts it (a label as one 64-bit integer)."""
+        """Storage of inputs and labels in bits, as used by SSS; a label counts as one 64-bit integer."""
         return 8 * (self.x.nbytes + self.y.nbytes)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of shapes, types and values: the same on every machine, whatever its byte order."""
-        total = hashlib.sha256()
+        """SHA-256 of shapes, types and values; independent of the byte order of the machine."""
+        digest = hashlib.sha256()
         for array in (self.x, self.y):
             plain = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-            total.update(f"{plain.dtype.str}{plain.shape}".encode())
-            total.update(plain.data if plain.size else b"")
-        return total.hexdigest()
+            digest.update(f"{plain.dtype.str}{plain.shape}".encode())
+            digest.update(plain.data if plain.size else b"")
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task: its data and the output units it uses.
+    """The data of one task and the output units it uses.
 
-    ``classes`` are the units of the head that its labels name. In a domain-incremental benchmark all tasks
-    share them.
+    ``classes`` lists the output units that the labels refer to. In a domain-incremental benchmark all tasks share them.
     """
 
     name: str
@@ -69,13 +67,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Tasks in the order they are numbered, and the curriculum in which they are visited (0-based).
+    """A sequence of tasks and the curriculum, which lists the task (0-based) of each step.
 
-    ``scenario``: ``class`` (one head, the task unknown at test time), ``task`` (the task's own outputs
-    only) or ``domain`` (all tasks share their outputs). ``mean`` and ``std`` normalise images per channel,
-    after division by 255, and table features as they are. ``augmentation`` names what the loop does to a
-    training batch. ``class_names`` are in the order of the units. ``provenance`` holds what it takes to
-    build the same benchmark again, as plain JSON values.
+    ``scenario``: ``class`` (one head; the task is unknown at test time), ``task`` (only the task's output units count) or
+    ``domain`` (all tasks share their output units). ``mean`` and ``std`` normalize images per channel after division by
+    255, and tables per feature. ``augmentation`` names the random transform of training batches. ``class_names`` are in
+    the order of the output units. ``provenance`` holds what is needed to build the same benchmark again, as JSON values.
     """
 
     name: str
@@ -97,14 +94,14 @@ class Benchmark:
 
     @property
     def lifetime_bits(self) -> int:
-        """Storage of every task's training data: the denominator of SSS."""
+        """Storage of the training data of all tasks in bits: the denominator of SSS."""
         return sum(task.train.bits for task in self.tasks)
 
     def fingerprint(self) -> str:
-        """SHA-256 over what a learner sees: data and units of the tasks, curriculum, normalisation.
+        """Return the SHA-256 of everything a learner sees: data and output units of the tasks, curriculum, normalization.
 
-        Two benchmarks with one fingerprint train a learner alike, wherever and however they were loaded;
-        names of tasks and classes and the seed itself are left out.
+        Benchmarks with equal fingerprints give equal training runs, independent of how they were loaded. The names of
+        tasks and classes and the seed are not included.
         """
         content = {
             "scenario": self.scenario,

@@ -1,4 +1,4 @@
-"""A data set becomes a sequence of tasks: class order, subset, validation, curriculum; all of it seeded."""
+"""Division of a data set into a sequence of tasks: class order, subset, validation split and curriculum, all seeded."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from perdure.base.errors import InputError, suggest
 from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
-from perdure.tasks.derived import DerivedExamples, Permutation, Rotation, Shelf, Transform
 from perdure.tasks.source import Source, Split, moments, stratified_rows
+from perdure.tasks.transforms import ArrayCache, Permutation, Rotation, Transform, TransformedExamples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# One stream of random numbers for each purpose: a new option never changes what another one draws.
+# One random stream per purpose, so that a new option does not change the draws of the others.
 _ORDER, _SUBSET, _VALIDATION, _PERMUTATION = range(4)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to cut a data set into tasks: the options of ``tasks.load``, the benchmark's defaults filled in."""
+    """How to divide a data set into tasks: the options of ``tasks.load``, with the defaults of the benchmark."""
 
     name: str
     scenario: Scenario
@@ -36,73 +36,73 @@ class Plan:
     def __post_init__(self) -> None:
         known = ["class", "task", "domain"]
         if self.scenario not in known:
-            raise InputError(f"scenario {self.scenario!r} is unknown: {suggest(str(self.scenario), known)}")
+            raise InputError(f"scenario: unknown name {self.scenario!r}, {suggest(str(self.scenario), known)}")
         if self.tasks < 1:
-            raise InputError(f"tasks={self.tasks}: a benchmark has at least one task")
+            raise InputError(f"tasks={self.tasks}: expected at least one task.")
         if not 0 <= self.validation < 1:
-            raise InputError(f"validation={self.validation}: expected a share of the training data, 0 <= share < 1")
+            raise InputError(f"validation={self.validation}: expected a share of the training data, 0 <= share < 1.")
         if self.per_class is not None and self.per_class < 1:
-            raise InputError(f"per_class={self.per_class}: expected at least one training example of each class")
+            raise InputError(f"per_class={self.per_class}: expected at least one training example per class.")
         if self.seed < 0 or (self.order_seed or 0) < 0:
-            raise InputError(f"seed={self.seed}, order_seed={self.order_seed}: a seed is a whole number from 0")
+            raise InputError(f"seed={self.seed}, order_seed={self.order_seed}: expected integers of at least 0.")
 
     def visits(self) -> tuple[int, ...]:
-        """Return the curriculum: the one given, or each task once."""
+        """Return the task of each step: the curriculum, or each task once if there is none."""
         if self.curriculum is None:
             return tuple(range(self.tasks))
         if not self.curriculum:
-            raise InputError("the curriculum is empty: name at least one task")
+            raise InputError("curriculum: it is empty, expected at least one task.")
         for task in self.curriculum:
             if not 0 <= task < self.tasks:
                 raise InputError(
-                    f"the curriculum visits task {task + 1} (counted from 1), but {self.name} has tasks 1 to"
-                    f" {self.tasks}: name only these, or ask for more tasks"
+                    f"curriculum: {self.name} has tasks 1 to {self.tasks}, got task {task + 1} (counted from 1)."
+                    " Remove this task, or divide the data into more tasks."
                 )
         return tuple(int(task) for task in self.curriculum)
 
     def order(self, count: int) -> list[int]:
-        """Return the official order of ``count`` things, or a random one drawn from ``order_seed``."""
+        """Return the order of ``count`` classes, domains or tasks: the official one, or a random one from ``order_seed``."""
         if self.order_seed is None:
             return list(range(count))
         return [int(i) for i in np.random.default_rng([self.order_seed, _ORDER]).permutation(count)]
 
     def check_subset(self, y: NDArray[np.int64], names: tuple[str, ...]) -> None:
-        """Refuse, before anything is read, to draw more examples than the smallest class has."""
+        """Raise an error if ``per_class`` exceeds the size of the smallest class. Called before inputs are read."""
         counts = np.bincount(y, minlength=len(names))
-        fewest = int(counts.argmin())
-        if self.per_class is not None and self.per_class > counts[fewest]:
+        smallest = int(counts.argmin())
+        if self.per_class is not None and self.per_class > counts[smallest]:
             raise InputError(
-                f"per_class={self.per_class}: class {names[fewest]!r} of {self.name} has only"
-                f" {counts[fewest]} training examples in a task, ask for at most {counts[fewest]}"
+                f"per_class={self.per_class}: class {names[smallest]!r} of {self.name} has only"
+                f" {counts[smallest]} training examples in a task. Choose at most {counts[smallest]}."
             )
 
     def rows(
         self, split: Split, mask: NDArray[np.bool_], names: tuple[str, ...], salt: int = 0
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the training and the validation rows among the masked ones.
+        """Return the training and the validation rows among the rows selected by the mask.
 
-        Each class has its own stream, so the choice does not depend on the class order or on the other
+        Each class has its own random stream, so the rows of a class depend neither on the class order nor on the other
         classes.
         """
-        train, validation = [], []
+        training, validation = [], []
         for label in np.unique(split.y[mask]):
             rows = np.flatnonzero(mask & (split.y == label))
             if self.per_class is not None:
                 rng = np.random.default_rng([self.seed, _SUBSET, int(label), salt])
                 rows = np.sort(rng.choice(rows, self.per_class, replace=False))
-            kept, aside = rows, rows[:0]
+            class_training, class_validation = rows, rows[:0]
             if self.validation > 0:
                 rng = np.random.default_rng([self.seed, _VALIDATION, int(label), salt])
-                left, right = stratified_rows(split.y[rows], self.validation, rng)
-                kept, aside = rows[left], rows[right]
-            if not len(kept):
+                first, second = stratified_rows(split.y[rows], self.validation, rng)
+                class_training, class_validation = rows[first], rows[second]
+            if not len(class_training):
                 raise InputError(
                     f"validation={self.validation}: class {names[label]!r} of {self.name} has {len(rows)}"
-                    " training examples and would keep none, choose a smaller share"
+                    " training examples and none would be left. Choose a smaller share."
                 )
-            train.append(kept)
-            validation.append(aside)
-        return np.sort(np.concatenate(train)), np.sort(np.concatenate(validation))
+            training.append(class_training)
+            validation.append(class_validation)
+        return np.sort(np.concatenate(training)), np.sort(np.concatenate(validation))
 
 
 class Parts(NamedTuple):
@@ -114,99 +114,99 @@ class Parts(NamedTuple):
 
 
 def split_by_class(source: Source, plan: Plan) -> Benchmark:
-    """Give each task its own classes, in class order; labels become head units, numbered as they are learnt.
+    """Give each task an equal number of classes; labels become output units, numbered in the order of learning.
 
-    In the domain scenario labels are numbered anew within each task (Split MNIST: five binary tasks).
+    In the domain scenario labels are numbered from 0 within each task (Split MNIST: five binary tasks).
     """
     count = len(source.class_names)
     size = _equal_share(count, "classes", plan)
     plan.check_subset(source.train.y, source.class_names)
     order = plan.order(count)
-    domain = plan.scenario == "domain"
+    is_domain = plan.scenario == "domain"
     unit = np.empty(count, dtype=np.int64)
-    unit[order] = np.tile(np.arange(size), plan.tasks) if domain else np.arange(count)
+    unit[order] = np.tile(np.arange(size), plan.tasks) if is_domain else np.arange(count)
     tasks = []
     for number in range(plan.tasks):
-        own = order[number * size : (number + 1) * size]
-        parts = _read(source, plan, np.isin(source.train.y, own), np.isin(source.test.y, own), unit)
-        classes = tuple(range(size)) if domain else tuple(range(number * size, (number + 1) * size))
-        tasks.append(Task(", ".join(source.class_names[label] for label in own), classes, *parts))
-    return _benchmark(source, plan, tasks, _unit_names(source, order, size if domain else count), order)
+        labels = order[number * size : (number + 1) * size]
+        parts = _read(source, plan, np.isin(source.train.y, labels), np.isin(source.test.y, labels), unit)
+        classes = tuple(range(size)) if is_domain else tuple(range(number * size, (number + 1) * size))
+        tasks.append(Task(", ".join(source.class_names[label] for label in labels), classes, *parts))
+    return _benchmark(source, plan, tasks, _unit_names(source, order, size if is_domain else count), order)
 
 
 def _unit_names(source: Source, order: list[int], outputs: int) -> tuple[str, ...]:
-    """Name the head's units; a unit that stands for one class of every task gets all their names."""
+    """Return the names of the output units; a unit shared by one class of every task gets all their names."""
     return tuple("/".join(source.class_names[label] for label in order[unit::outputs]) for unit in range(outputs))
 
 
 def split_by_group(source: Source, plan: Plan) -> Benchmark:
-    """Give each task its own domains (TV-news: channels); all tasks share the classes."""
-    groups = len(source.group_names)
-    size = _equal_share(groups, "domains", plan)
-    order = plan.order(groups)
+    """Give each task an equal number of domains (TV-news: channels); all tasks share the classes."""
+    count = len(source.group_names)
+    size = _equal_share(count, "domains", plan)
+    order = plan.order(count)
     unit = np.arange(len(source.class_names))
     tasks = []
     for number in range(plan.tasks):
-        own = order[number * size : (number + 1) * size]
-        masks = np.isin(_groups(source.train), own), np.isin(_groups(source.test), own)
+        groups = order[number * size : (number + 1) * size]
+        masks = np.isin(_groups(source.train), groups), np.isin(_groups(source.test), groups)
         plan.check_subset(source.train.y[masks[0]], source.class_names)
-        parts = _read(source, plan, *masks, unit, salt=min(own))
-        names = ", ".join(source.group_names[group] for group in own)
-        tasks.append(Task(names, tuple(range(len(unit))), *parts))
+        parts = _read(source, plan, *masks, unit, salt=min(groups))
+        name = ", ".join(source.group_names[group] for group in groups)
+        tasks.append(Task(name, tuple(range(len(unit))), *parts))
     return _benchmark(source, plan, tasks, source.class_names, order)
 
 
 def _groups(split: Split) -> NDArray[np.int64]:
-    """Return the domain of each row; data without domains of their own are all one."""
+    """Return the domain of each row; data without domains form a single one."""
     return np.zeros(len(split.y), dtype=np.int64) if split.group is None else split.group
 
 
-def _equal_share(count: int, things: str, plan: Plan) -> int:
-    """Return how many of the classes or domains each task gets."""
+def _equal_share(count: int, kind: str, plan: Plan) -> int:
+    """Return the number of classes or domains per task."""
     if count % plan.tasks:
-        fitting = ", ".join(str(n) for n in range(1, count + 1) if count % n == 0)
+        divisors = ", ".join(str(n) for n in range(1, count + 1) if count % n == 0)
         raise InputError(
-            f"tasks={plan.tasks}: {plan.name} has {count} {things}, not divisible into {plan.tasks} equal"
-            f" tasks, choose one of {fitting}"
+            f"tasks={plan.tasks}: {plan.name} has {count} {kind}, which cannot be divided into {plan.tasks} equal"
+            f" tasks. Choose one of {divisors}."
         )
     return count // plan.tasks
 
 
 def permuted(source: Source, plan: Plan) -> Benchmark:
-    """Every task is the whole data set under another shuffle of the pixels; the first is the original."""
+    """Make each task from the full data set with another permutation of the pixels; the first task is the original."""
     pixels = int(np.prod(source.test.take(np.arange(1)).shape[2:]))
     orders = [np.arange(pixels)]
     orders += [
         np.random.default_rng([plan.seed, _PERMUTATION, number]).permutation(pixels) for number in range(1, plan.tasks)
     ]
-    views: list[tuple[str, Transform]] = [
+    transforms: list[tuple[str, Transform]] = [
         (f"permutation {number + 1}" if number else "original", Permutation(order))
         for number, order in enumerate(orders)
     ]
-    return _views(source, plan, views)
+    return _transformed(source, plan, transforms)
 
 
 def rotated(source: Source, plan: Plan) -> Benchmark:
-    """Every task is the whole data set turned by another angle: 180 degrees in equal steps from 0."""
+    """Make each task from the full data set rotated by another angle: equal steps from 0 to below 180 degrees."""
     angles = [180 * number / plan.tasks for number in range(plan.tasks)]
-    return _views(source, plan, [(f"{angle:g} degrees", Rotation(angle)) for angle in angles])
+    return _transformed(source, plan, [(f"{angle:g} degrees", Rotation(angle)) for angle in angles])
 
 
-def _views(source: Source, plan: Plan, views: list[tuple[str, Transform]]) -> Benchmark:
-    """Make one task for each view of the whole data; outside the domain scenario each has its own units."""
+def _transformed(source: Source, plan: Plan, transforms: list[tuple[str, Transform]]) -> Benchmark:
+    """Make one task per named transform of the full data. Outside the domain scenario each task has its own units."""
     classes = len(source.class_names)
     plan.check_subset(source.train.y, source.class_names)
     all_rows = np.ones(len(source.train.y), bool), np.ones(len(source.test.y), bool)
     base = _read(source, plan, *all_rows, np.arange(classes))
     order = plan.order(plan.tasks)
-    shelf = Shelf()
+    cache = ArrayCache()
     tasks = []
-    for number, (name, transform) in enumerate(views[i] for i in order):
+    for number, (name, transform) in enumerate(transforms[i] for i in order):
         first = 0 if plan.scenario == "domain" else number * classes
         parts = Parts(
-            DerivedExamples(base.train, transform, shelf, base.train.y + first),
-            DerivedExamples(base.test, transform, shelf, base.test.y + first),
-            base.validation and DerivedExamples(base.validation, transform, shelf, base.validation.y + first),
+            TransformedExamples(base.train, transform, cache, base.train.y + first),
+            TransformedExamples(base.test, transform, cache, base.test.y + first),
+            base.validation and TransformedExamples(base.validation, transform, cache, base.validation.y + first),
         )
         tasks.append(Task(name, tuple(range(first, first + classes)), *parts))
     repeats = 1 if plan.scenario == "domain" else plan.tasks
@@ -216,22 +216,22 @@ def _views(source: Source, plan: Plan, views: list[tuple[str, Transform]]) -> Be
 def _read(
     source: Source,
     plan: Plan,
-    train: NDArray[np.bool_],
-    test: NDArray[np.bool_],
+    train_mask: NDArray[np.bool_],
+    test_mask: NDArray[np.bool_],
     unit: NDArray[np.int64],
     salt: int = 0,
 ) -> Parts:
-    """Read the masked rows of both sides, the training side cut by the plan, labels mapped to units."""
-    kept, aside = plan.rows(source.train, train, source.class_names, salt)
+    """Read the rows selected by the masks, split off the validation data and map labels to output units."""
+    training, validation = plan.rows(source.train, train_mask, source.class_names, salt)
 
     def examples(split: Split, rows: NDArray[np.int64]) -> Examples:
         boxes = None if split.boxes is None else split.boxes[rows]
         return Examples(split.take(rows), unit[split.y[rows]], boxes)
 
     return Parts(
-        train=examples(source.train, kept),
-        test=examples(source.test, np.flatnonzero(test)),
-        validation=examples(source.train, aside) if len(aside) else None,
+        train=examples(source.train, training),
+        test=examples(source.test, np.flatnonzero(test_mask)),
+        validation=examples(source.train, validation) if len(validation) else None,
     )
 
 
@@ -243,12 +243,12 @@ def _benchmark(
     order: list[int],
     base: Parts | None = None,
 ) -> Benchmark:
-    """Put the parts together with where they came from."""
-    read: list[Parts] | list[Task] = [base] if base else tasks
+    """Return the benchmark with its normalization and provenance; ``base`` is the data that the tasks transform."""
+    parts: list[Parts] | list[Task] = [base] if base else tasks
     if source.mean is not None and source.std is not None:
         mean, std = source.mean, source.std
     else:
-        mean, std = moments(np.concatenate([task.train.x for task in read]))
+        mean, std = moments(np.concatenate([part.train.x for part in parts]))
     provenance: dict[str, Any] = {
         "source": plan.name,
         "scenario": plan.scenario,
@@ -259,8 +259,8 @@ def _benchmark(
         "curriculum": list(plan.visits()),
         "per_class": plan.per_class,
         "validation": plan.validation,
-        "data_sha256": _checksum(read),
-        **source.about,
+        "data_sha256": _checksum(parts),
+        **source.provenance,
     }
     return Benchmark(
         name=plan.name,
@@ -277,7 +277,7 @@ def _benchmark(
     )
 
 
-def _checksum(read: list[Parts] | list[Task]) -> str:
-    """One sum over all data that was read."""
-    parts = [part for task in read for part in (task.train, task.test, task.validation) if part]
-    return hashlib.sha256("".join(part.digest for part in parts).encode()).hexdigest()
+def _checksum(parts: list[Parts] | list[Task]) -> str:
+    """Return one SHA-256 of all data that was read."""
+    all_examples = [examples for part in parts for examples in (part.train, part.test, part.validation) if examples]
+    return hashlib.sha256("".join(examples.digest for examples in all_examples).encode()).hexdigest()

@@ -1,1 +1,1 @@
-"""The built-in benchmarks, one file per data set."""
+"""The built-in benchmarks, one file per data set; each file registers itself."""

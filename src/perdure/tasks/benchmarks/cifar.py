@@ -1,18 +1,19 @@
-"""CIFAR-10 and CIFAR-100 in their binary and python layouts, unpacked or as the official archive."""
+"""CIFAR-10 and CIFAR-100 in the binary or python layout, unpacked or in the official archive."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.tasks.files.archives import read_through
+from perdure.tasks.files.archives import read_members
 from perdure.tasks.files.download import Remote, fetch, verify
 from perdure.tasks.files.plain_pickle import read_plain_pickle
+from perdure.tasks.registry import Description, register_benchmark
 from perdure.tasks.source import Source, in_memory
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class Layout:
-    """File names of one layout; ``labels``: label bytes of a record, or the key of the label list."""
+    """File names of one layout. ``labels`` is the number of label bytes per record, or the key of the list of labels."""
 
     archive: Remote
     folder: str
@@ -37,7 +38,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Cifar:
-    """One of the two data sets, in both layouts; the binary one is downloaded."""
+    """CIFAR-10 or CIFAR-100 in both layouts; the first one (binary) is downloaded."""
 
     classes: int
     layouts: tuple[Layout, Layout]
@@ -98,79 +99,112 @@ CIFAR100 = Cifar(
 
 
 def read_cifar(cifar: Cifar, folder: Path, progress: bool) -> Source:
-    """Read the data set from the first layout found in the folder, else download its binary archive."""
-    place, layout = _locate(cifar, folder) or (
-        fetch(cifar.layouts[0].archive, folder, progress),
-        cifar.layouts[0],
-    )
-    found = read_through(place, {*layout.train, layout.test, layout.names})
-    missing = [name for name in (*layout.train, layout.test) if name not in found]
+    """Read the data set in the first layout that the folder holds; otherwise download the binary archive."""
+    path, layout = _locate(cifar, folder) or (fetch(cifar.layouts[0].archive, folder, progress), cifar.layouts[0])
+    contents = read_members(path, {*layout.train, layout.test, layout.names})
+    missing = [name for name in (*layout.train, layout.test) if name not in contents]
     if missing:
-        raise InputError(f"{place}: no {missing[0]} in it, expected {', '.join((*layout.train, layout.test))}")
+        raise InputError(f"{path}: no {missing[0]} in it. Expected {', '.join((*layout.train, layout.test))}.")
     decode = partial(_records, cifar, layout) if isinstance(layout.labels, int) else partial(_batch, cifar, layout)
-    parts = [decode(f"{place}: {name}", found[name]) for name in layout.train]
-    x_test, y_test = decode(f"{place}: {layout.test}", found[layout.test])
+    batches = [decode(f"{path}: {name}", contents[name]) for name in layout.train]
+    x_test, y_test = decode(f"{path}: {layout.test}", contents[layout.test])
     return Source(
-        train=in_memory(np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])),
+        train=in_memory(np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])),
         test=in_memory(x_test, y_test),
-        class_names=_class_names(cifar, layout, f"{place}: {layout.names}", found.get(layout.names)),
+        class_names=_class_names(cifar, layout, f"{path}: {layout.names}", contents.get(layout.names)),
         mean=cifar.mean,
         std=cifar.std,
         augmentation="crop-flip",
-        about={"files": [place.name]},
+        provenance={"files": [path.name]},
     )
 
 
 def _locate(cifar: Cifar, folder: Path) -> tuple[Path, Layout] | None:
-    """Return the unpacked folder or the archive that is there; an archive must have its checksum."""
+    """Return the unpacked folder or the archive with its layout; the checksum of an archive is verified."""
     for layout in cifar.layouts:
-        for place in (folder / layout.folder, folder):
-            if (place / layout.test).is_file():
-                return place, layout
+        for path in (folder / layout.folder, folder):
+            if (path / layout.test).is_file():
+                return path, layout
     for layout in cifar.layouts:
         if (folder / layout.archive.path).is_file():
             return verify(folder / layout.archive.path, layout.archive.digest), layout
     return None
 
 
-def _records(cifar: Cifar, layout: Layout, place: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Decode the binary layout: label bytes (the fine one last), then 1024 red, green and blue bytes each."""
+def _records(cifar: Cifar, layout: Layout, file: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Decode the binary layout: label bytes (the fine label last), then 1024 red, 1024 green and 1024 blue bytes."""
     width = int(layout.labels) + _PIXELS
     if not content or len(content) % width:
-        raise InputError(f"{place}: {len(content)} bytes, expected a multiple of {width}; the file is cut or another")
+        raise InputError(
+            f"{file}: expected a multiple of {width} bytes, got {len(content)}. The file is truncated or not a CIFAR file."
+        )
     rows = np.frombuffer(content, dtype=np.uint8).reshape(-1, width)
-    labels = _checked(cifar, place, rows[:, int(layout.labels) - 1].astype(np.int64))
+    labels = _check_labels(cifar, file, rows[:, int(layout.labels) - 1].astype(np.int64))
     return rows[:, int(layout.labels) :].reshape(-1, 3, 32, 32), labels
 
 
-def _batch(cifar: Cifar, layout: Layout, place: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Decode the python layout: a pickled mapping of plain values, of which nothing else is admitted."""
-    batch = read_plain_pickle(place, content)
+def _batch(cifar: Cifar, layout: Layout, file: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Decode the python layout: a pickled dictionary of plain values; any other object is rejected."""
+    batch = read_plain_pickle(file, content)
     data, labels = batch.get("data"), batch.get(str(layout.labels))
     if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != _PIXELS or labels is None:
-        raise InputError(f"{place}: expected 'data' of {_PIXELS} bytes a row and {layout.labels!r}; it has {[*batch]}")
+        raise InputError(
+            f"{file}: expected the keys 'data', with {_PIXELS} bytes per row, and {layout.labels!r}, got {[*batch]}."
+        )
     if len(labels) != len(data):
-        raise InputError(f"{place}: {len(labels)} labels for {len(data)} images")
-    return data.reshape(-1, 3, 32, 32), _checked(cifar, place, np.asarray(labels, dtype=np.int64))
+        raise InputError(f"{file}: expected {len(data)} labels, one per image, got {len(labels)}.")
+    return data.reshape(-1, 3, 32, 32), _check_labels(cifar, file, np.asarray(labels, dtype=np.int64))
 
 
-def _checked(cifar: Cifar, place: str, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def _check_labels(cifar: Cifar, file: str, labels: NDArray[np.int64]) -> NDArray[np.int64]:
     if labels.min() < 0 or labels.max() >= cifar.classes:
-        wrong = labels[(labels < 0) | (labels >= cifar.classes)][0]
-        raise InputError(f"{place}: label {wrong}, expected 0 to {cifar.classes - 1}")
+        invalid = labels[(labels < 0) | (labels >= cifar.classes)][0]
+        raise InputError(f"{file}: expected labels from 0 to {cifar.classes - 1}, got {invalid}.")
     return labels
 
 
-def _class_names(cifar: Cifar, layout: Layout, place: str, content: bytes | None) -> tuple[str, ...]:
-    """Return the names that lie beside the data; numbers if they are not there."""
+def _class_names(cifar: Cifar, layout: Layout, file: str, content: bytes | None) -> tuple[str, ...]:
+    """Return the class names in the file of names, or numbers if there is no such file."""
     names: list[str] = []
     if content is not None and isinstance(layout.labels, int):
         names = re.findall(r"\S+", content.decode("utf-8", "replace"))
     elif content is not None:
-        listed = read_plain_pickle(place, content).get(str(layout.labels).removesuffix("s") + "_names", [])
+        listed = read_plain_pickle(file, content).get(str(layout.labels).removesuffix("s") + "_names", [])
         names = [str(name) for name in listed]
     return tuple(names) if len(names) == cifar.classes else tuple(str(number) for number in range(cifar.classes))
 
 
-read_cifar10 = partial(read_cifar, CIFAR10)
-read_cifar100 = partial(read_cifar, CIFAR100)
+_SPLIT_CIFAR10 = Description(
+    name="split-cifar10",
+    title="32x32 photographs of CIFAR-10",
+    classes=10,
+    tasks=5,
+    scenario="class",
+    input_shape=(3, 32, 32),
+    source=CIFAR10.layouts[0].archive.url,
+    licence="not stated by its authors",
+    citation="Krizhevsky 2009, Learning multiple layers of features from tiny images",
+    download=CIFAR10.layouts[0].archive.size,
+)
+_SPLIT_CIFAR100 = replace(
+    _SPLIT_CIFAR10,
+    name="split-cifar100",
+    title="32x32 photographs of CIFAR-100",
+    classes=100,
+    tasks=10,
+    source=CIFAR100.layouts[0].archive.url,
+    download=CIFAR100.layouts[0].archive.size,
+)
+
+
+@register_benchmark(_SPLIT_CIFAR10)
+def read_cifar10(folder: Path, progress: bool) -> Source:
+    """Return CIFAR-10: 50000 training and 10000 test images."""
+    return read_cifar(CIFAR10, folder, progress)
+
+
+@register_benchmark(_SPLIT_CIFAR100)
+@register_benchmark(replace(_SPLIT_CIFAR100, name="split-cifar100-5x20", tasks=5))
+def read_cifar100(folder: Path, progress: bool) -> Source:
+    """Return CIFAR-100 with its fine labels: 50000 training and 10000 test images."""
+    return read_cifar(CIFAR100, folder, progress)

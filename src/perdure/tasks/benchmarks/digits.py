@@ -1,4 +1,4 @@
-"""The 8 x 8 digits that come with scikit-learn: a benchmark without a download."""
+"""The 8 x 8 digits of scikit-learn, a benchmark without a download."""
 
 from __future__ import annotations
 
@@ -6,19 +6,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perdure.tasks.registry import Description, register_benchmark
 from perdure.tasks.source import Source, in_memory, stratified_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+@register_benchmark(
+    Description(
+        name="split-digits",
+        title="8x8 digits of scikit-learn",
+        classes=10,
+        tasks=5,
+        scenario="class",
+        input_shape=(1, 8, 8),
+        source="embedded (scikit-learn)",
+        licence="CC BY 4.0",
+        citation="Alpaydin & Kaynak 1998, Optical Recognition of Handwritten Digits (UCI)",
+    )
+)
 def read_digits(_folder: Path, _progress: bool) -> Source:
-    """Return the 1797 digits, ink 0..16 scaled to 0..255, a quarter of each class as test set.
+    """Return the 1797 digits, gray values 0..16 scaled to 0..255, with a quarter of each class as test set.
 
-    The data set has no split of its own: this one is drawn once, from a fixed seed, whatever the
-    benchmark's seed is.
+    scikit-learn provides no test set. This one is drawn from a fixed seed, independent of the seed of the benchmark.
     """
-    from sklearn.datasets import load_digits  # noqa: PLC0415  (two seconds only this benchmark should pay)
+    from sklearn.datasets import load_digits  # noqa: PLC0415  (takes two seconds)
 
     ink, labels = load_digits(return_X_y=True)
     x = np.rint(ink * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)

@@ -1,21 +1,21 @@
-"""MNIST and Fashion-MNIST: idx files, plain or gzipped, and the npz form of them."""
+"""MNIST and Fashion-MNIST, from idx files (plain or gzipped) or from an npz file; also permuted and rotated MNIST."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, error_message
 from perdure.tasks.files.download import Remote, fetch, verify
-from perdure.tasks.files.wording import reason
-from perdure.tasks.own_data.arrays import read_npz
+from perdure.tasks.registry import Description, register_benchmark
+from perdure.tasks.sequence import permuted, rotated
 from perdure.tasks.source import Source, in_memory
+from perdure.tasks.user_data.arrays import read_npz
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +31,8 @@ _PARTS = (
 
 
 @dataclass(frozen=True)
-class Family:
-    """One of the data sets in this layout; ``folders`` are where its files may lie in the data folder."""
+class IdxDataset:
+    """A data set in the layout of MNIST; ``folders`` lists the subfolders of the data folder that may hold its files."""
 
     name: str
     remotes: tuple[Remote, ...]
@@ -49,7 +49,7 @@ def _remotes(name: str, base: str, sums: tuple[str, ...], sizes: tuple[int, ...]
     )
 
 
-MNIST = Family(
+MNIST = IdxDataset(
     name="mnist",
     remotes=_remotes(
         "mnist",
@@ -67,7 +67,7 @@ MNIST = Family(
     mean=0.1307,
     std=0.3081,
 )
-FASHION_MNIST = Family(
+FASHION_MNIST = IdxDataset(
     name="fashion-mnist",
     remotes=_remotes(
         "fashion-mnist",
@@ -80,7 +80,7 @@ FASHION_MNIST = Family(
         ),
         (26421880, 29515, 4422102, 5148),
     ),
-    # Not the data folder itself: the files have MNIST's names, and plain ones no checksum to tell them apart.
+    # Not the data folder itself: the files have the same names as MNIST's, and plain files have no checksum.
     folders=("fashion-mnist", "FashionMNIST/raw"),
     class_names=(
         "T-shirt/top",
@@ -99,36 +99,37 @@ FASHION_MNIST = Family(
 )
 
 
-def read_idx_family(family: Family, folder: Path, progress: bool) -> Source:
-    """Read the data set from what is in the folder, else download the official files."""
-    for place in dict.fromkeys((folder / family.name, *(folder / name for name in family.folders), folder)):
-        if (place / f"{family.name}.npz").is_file():
-            arrays = read_npz(place / f"{family.name}.npz")
-            return _source(family, arrays.x_train, arrays.y_train, arrays.x_test, arrays.y_test)
-    paths = [_find(family, remote, folder) or fetch(remote, folder, progress) for remote in family.remotes]
+def read_idx_dataset(dataset: IdxDataset, folder: Path, progress: bool) -> Source:
+    """Read the data set from the files in the folder; download official files that are missing."""
+    subfolders = (folder / dataset.name, *(folder / name for name in dataset.folders), folder)
+    for subfolder in dict.fromkeys(subfolders):
+        if (subfolder / f"{dataset.name}.npz").is_file():
+            arrays = read_npz(subfolder / f"{dataset.name}.npz")
+            return _source(dataset, arrays.x_train, arrays.y_train, arrays.x_test, arrays.y_test)
+    paths = [_find(dataset, remote, folder) or fetch(remote, folder, progress) for remote in dataset.remotes]
     x_train, y_train, x_test, y_test = (read_idx(path) for path in paths)
     for x, y, path in ((x_train, y_train, paths[0]), (x_test, y_test, paths[2])):
         if x.ndim != 3 or y.ndim != 1 or len(x) != len(y):
-            raise InputError(f"{path}: {len(x)} images for {len(y)} labels, shapes {x.shape} and {y.shape}")
-    return _source(family, x_train[:, None], y_train, x_test[:, None], y_test)
+            raise InputError(f"{path}: images have shape {x.shape}, labels {y.shape}. Expected one label per image.")
+    return _source(dataset, x_train[:, None], y_train, x_test[:, None], y_test)
 
 
 def _source(
-    family: Family, x_train: NDArray[Any], y_train: NDArray[Any], x_test: NDArray[Any], y_test: NDArray[Any]
+    dataset: IdxDataset, x_train: NDArray[Any], y_train: NDArray[Any], x_test: NDArray[Any], y_test: NDArray[Any]
 ) -> Source:
     return Source(
         train=in_memory(x_train, y_train),
         test=in_memory(x_test, y_test),
-        class_names=family.class_names,
-        mean=(family.mean,),
-        std=(family.std,),
+        class_names=dataset.class_names,
+        mean=(dataset.mean,),
+        std=(dataset.std,),
     )
 
 
-def _find(family: Family, remote: Remote, folder: Path) -> Path | None:
-    """Return the file, gzipped or plain, if it is in one of the usual places."""
+def _find(dataset: IdxDataset, remote: Remote, folder: Path) -> Path | None:
+    """Return the path of the gzipped or plain file if one of the subfolders holds it."""
     zipped = remote.path.split("/")[-1]
-    for name in family.folders:
+    for name in dataset.folders:
         if (folder / name / zipped).is_file():
             return verify(folder / name / zipped, remote.digest)
         if (folder / name / zipped.removesuffix(".gz")).is_file():
@@ -137,19 +138,61 @@ def _find(family: Family, remote: Remote, folder: Path) -> Path | None:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """Read an idx file of bytes: two zeros, type 8, the number of dimensions, the dimensions, the values."""
+    """Read an idx file of bytes: two zero bytes, type code 8, the number of dimensions, the dimensions, the values."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a gzip file that can be read to its end ({reason(error)})") from error
+        raise InputError(f"{path}: not a complete gzip file ({error_message(error)}).") from error
     if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise InputError(f"{path}: not an idx file of bytes, it starts with {content[:4].hex()!r}, expected '000008..'")
+        raise InputError(
+            f"{path}: not an idx file of bytes. Expected it to start with '000008..', got {content[:4].hex()!r}."
+        )
     start = 4 + 4 * content[3]
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
     if len(content) - start != prod(shape):
-        raise InputError(f"{path}: its header promises {prod(shape)} bytes, the file has {len(content) - start}; cut?")
+        raise InputError(
+            f"{path}: expected {prod(shape)} bytes after the header, got {len(content) - start}. The file is truncated or"
+            " damaged."
+        )
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
-read_mnist = partial(read_idx_family, MNIST)
-read_fashion_mnist = partial(read_idx_family, FASHION_MNIST)
+_SPLIT_MNIST = Description(
+    name="split-mnist",
+    title="28x28 digits of MNIST",
+    classes=10,
+    tasks=5,
+    scenario="class",
+    input_shape=(1, 28, 28),
+    source=MNIST.remotes[0].url.rsplit("/", 1)[0],
+    licence="CC BY-SA 3.0",
+    citation="LeCun, Bottou, Bengio & Haffner 1998, Gradient-based learning applied to document recognition",
+    download=sum(remote.size for remote in MNIST.remotes),
+)
+_PERMUTED_MNIST = replace(
+    _SPLIT_MNIST, name="permuted-mnist", title="MNIST with permuted pixels", tasks=10, scenario="domain"
+)
+_ROTATED_MNIST = replace(_SPLIT_MNIST, name="rotated-mnist", title="rotated MNIST", tasks=10, scenario="domain")
+_SPLIT_FASHION_MNIST = replace(
+    _SPLIT_MNIST,
+    name="split-fashion-mnist",
+    title="28x28 images of clothing (Fashion-MNIST)",
+    source=FASHION_MNIST.remotes[0].url.rsplit("/", 1)[0],
+    licence="MIT",
+    citation="Xiao, Rasul & Vollgraf 2017, Fashion-MNIST",
+    download=sum(remote.size for remote in FASHION_MNIST.remotes),
+)
+
+
+@register_benchmark(_SPLIT_MNIST)
+@register_benchmark(_PERMUTED_MNIST, split=permuted)
+@register_benchmark(_ROTATED_MNIST, split=rotated)
+def read_mnist(folder: Path, progress: bool) -> Source:
+    """Return MNIST: 60000 training and 10000 test digits."""
+    return read_idx_dataset(MNIST, folder, progress)
+
+
+@register_benchmark(_SPLIT_FASHION_MNIST)
+def read_fashion_mnist(folder: Path, progress: bool) -> Source:
+    """Return Fashion-MNIST: 60000 training and 10000 test images."""
+    return read_idx_dataset(FASHION_MNIST, folder, progress)

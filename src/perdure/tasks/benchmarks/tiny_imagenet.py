@@ -1,4 +1,4 @@
-"""Tiny ImageNet in its official layout, as the folder or the zip file, with its boxes."""
+"""Tiny ImageNet with its bounding boxes, in the official layout: a folder or a zip file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from perdure.base.errors import InputError
 from perdure.tasks.files.archives import Files, open_files
 from perdure.tasks.files.download import Remote, fetch, verify
-from perdure.tasks.files.images import Pictures
+from perdure.tasks.files.images import ImageReader
+from perdure.tasks.registry import Description, register_benchmark
 from perdure.tasks.source import Source, Split
 
 if TYPE_CHECKING:
@@ -27,39 +28,53 @@ _SIDE = 64
 Box = tuple[int, int, int, int]
 
 
+@register_benchmark(
+    Description(
+        name="split-tiny-imagenet",
+        title="64x64 photographs of Tiny ImageNet",
+        classes=200,
+        tasks=10,
+        scenario="class",
+        input_shape=(3, _SIDE, _SIDE),
+        source=ARCHIVE.url,
+        licence="ImageNet terms of access: non-commercial research",
+        citation="Le & Yang 2015, Tiny ImageNet visual recognition challenge",
+        download=ARCHIVE.size,
+    )
+)
 def read_tiny_imagenet(folder: Path, progress: bool) -> Source:
-    """Read the unpacked folder if it is there, else the zip file, else download it."""
-    for place in (folder / "tiny-imagenet-200", folder):
-        if (place / "wnids.txt").is_file():
-            return tiny_imagenet_source(open_files(place))
+    """Read the unpacked folder or the zip file; download the zip file if neither is there."""
+    for root in (folder / "tiny-imagenet-200", folder):
+        if (root / "wnids.txt").is_file():
+            return tiny_imagenet_source(open_files(root))
     archive = folder / ARCHIVE.path
     path = verify(archive, ARCHIVE.digest) if archive.is_file() else fetch(ARCHIVE, folder, progress)
     return tiny_imagenet_source(open_files(path))
 
 
 def tiny_imagenet_source(files: Files) -> Source:
-    """Return the classes of wnids.txt in its order; the labelled validation images are the test set.
+    """Return the classes in the order of wnids.txt, with the labeled validation images as test set.
 
-    The official test set has no labels. Grey images become three equal channels.
+    The official test set has no labels. Gray images get three equal channels.
     """
     root = _root(files)
     wnids = files.read(f"{root}wnids.txt").decode().split()
-    words = dict(line.split("\t", 1) for line in _lines(files, f"{root}words.txt") if "\t" in line)
+    class_words = dict(line.split("\t", 1) for line in _lines(files, f"{root}words.txt") if "\t" in line)
     train_names, train_labels = [], []
-    present = _images_by_folder(files)
+    images_by_folder = _images_by_folder(files)
     for number, wnid in enumerate(wnids):
-        images = present.get(f"{root}train/{wnid}/images", [])
+        images = images_by_folder.get(f"{root}train/{wnid}/images", [])
         if not images:
-            raise InputError(f"{files.path}: no images in {root}train/{wnid}/images, a class that wnids.txt names")
+            raise InputError(f"{files.path}: no images in {root}train/{wnid}/images, but wnids.txt lists this class.")
         train_names += images
         train_labels += [number] * len(images)
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
     rows = [line.split("\t") for line in _lines(files, f"{root}val/val_annotations.txt")]
     rows = [row for row in rows if row[1] in numbers]
     if {row[1] for row in rows} != set(wnids):
-        raise InputError(f"{files.path}: {root}val/val_annotations.txt does not name an image of every class")
+        raise InputError(f"{files.path}: expected at least one image of every class in {root}val/val_annotations.txt.")
     boxes = read_boxes(files)
-    names = [words.get(wnid, wnid).split(",")[0] for wnid in wnids]
+    names = [class_words.get(wnid, wnid).split(",")[0] for wnid in wnids]
     return Source(
         train=_split(files, train_names, train_labels, boxes),
         test=_split(files, [f"{root}val/images/{row[0]}" for row in rows], [numbers[row[1]] for row in rows], boxes),
@@ -69,12 +84,12 @@ def tiny_imagenet_source(files: Files) -> Source:
         mean=(0.4802, 0.4480, 0.3975),
         std=(0.2770, 0.2691, 0.2821),
         augmentation="crop-flip",
-        about={"files": [files.path.name]},
+        provenance={"files": [files.path.name]},
     )
 
 
 def read_boxes(files: Files | str | Path) -> dict[str, Box]:
-    """Return each image's box by its file name: left, top, right, bottom from 0, the last two exclusive."""
+    """Return the bounding box of each image by file name: left, top, right, bottom from 0; right and bottom exclusive."""
     opened = files if isinstance(files, Files) else open_files(Path(files))
     root = _root(opened)
     lists = [(name, 1) for name in opened.under(f"{root}train/") if name.endswith("_boxes.txt")]
@@ -86,14 +101,14 @@ def read_boxes(files: Files | str | Path) -> dict[str, Box]:
                 left, top, right, bottom = (int(cell) for cell in cells[first : first + 4])
             except ValueError as error:
                 raise InputError(
-                    f"{opened.path}: {listing}, line {number}: expected four corners in {line!r}"
+                    f"{opened.path}: {listing}, line {number}: expected four integers for the box, got {line!r}."
                 ) from error
             boxes[cells[0]] = (left, top, right + 1, bottom + 1)
     return boxes
 
 
 def is_tiny_imagenet(files: Files) -> bool:
-    """Tell the layout by its list of classes, at the top or one folder below it as in the official zip."""
+    """Return whether wnids.txt is at the top, or one folder below it as in the official zip file."""
     listing = files.find("wnids.txt")
     return listing is not None and listing.count("/") <= 1
 
@@ -101,7 +116,7 @@ def is_tiny_imagenet(files: Files) -> bool:
 def _root(files: Files) -> str:
     listing = files.find("wnids.txt")
     if listing is None:
-        raise InputError(f"{files.path}: no wnids.txt in it, expected Tiny ImageNet's official layout")
+        raise InputError(f"{files.path}: no wnids.txt in it. Expected the official layout of Tiny ImageNet.")
     return listing.removesuffix("wnids.txt")
 
 
@@ -110,21 +125,21 @@ def _lines(files: Files, name: str) -> list[str]:
 
 
 def _images_by_folder(files: Files) -> dict[str, list[str]]:
-    """Return the JPEG names of every folder, in the order of their numbers."""
-    found: dict[str, list[str]] = {}
+    """Return the names of the JPEG files of each folder, in the order of their numbers."""
+    by_folder: dict[str, list[str]] = {}
     for name in files.names:
         if name.endswith(".JPEG"):
-            found.setdefault(str(PurePosixPath(name).parent), []).append(name)
-    for names in found.values():
+            by_folder.setdefault(str(PurePosixPath(name).parent), []).append(name)
+    for names in by_folder.values():
         names.sort(key=lambda name: (len(name), name))
-    return found
+    return by_folder
 
 
 def _split(files: Files, names: Sequence[str], labels: list[int], boxes: dict[str, Box]) -> Split:
-    whole = (0, 0, _SIDE, _SIDE)
-    corners = [boxes.get(PurePosixPath(name).name, whole) for name in names]
+    full_image = (0, 0, _SIDE, _SIDE)
+    corners = [boxes.get(PurePosixPath(name).name, full_image) for name in names]
     return Split(
         y=np.array(labels, dtype=np.int64),
-        take=Pictures(files, tuple(names), (_SIDE, _SIDE)),
+        take=ImageReader(files, tuple(names), (_SIDE, _SIDE)),
         boxes=np.array(corners, dtype=np.int64),
     )

@@ -1,18 +1,18 @@
-"""Pascal VOC 2012: objects cut out of the photographs by their boxes, as in the attribution-bias study."""
+"""Pascal VOC 2012: objects cropped from the photographs by their bounding boxes, as in the attribution-bias study."""
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, error_message
 from perdure.tasks.files.archives import Files, open_files
 from perdure.tasks.files.download import Remote, fetch, verify
-from perdure.tasks.files.images import Pictures
-from perdure.tasks.files.wording import reason
+from perdure.tasks.files.images import ImageReader
+from perdure.tasks.registry import Description, register_benchmark
 from perdure.tasks.source import Source, Split
 
 if TYPE_CHECKING:
@@ -48,32 +48,63 @@ CLASSES = (
 )
 
 
+_VOC = Description(
+    name="voc2012",
+    title="objects of Pascal VOC 2012, 64x64",
+    classes=20,
+    tasks=1,
+    scenario="class",
+    input_shape=(3, 64, 64),
+    source=ARCHIVE.url,
+    licence="Flickr terms of use",
+    citation="Everingham et al. 2010, The Pascal visual object classes (VOC) challenge",
+    download=ARCHIVE.size,
+)
+
+
+@register_benchmark(_VOC)
+def read_voc_64(folder: Path, progress: bool) -> Source:
+    """Return the objects, resized to 64 x 64 pixels."""
+    return read_voc(64, folder, progress)
+
+
+@register_benchmark(
+    replace(_VOC, name="voc2012-224", title="objects of Pascal VOC 2012, 224x224", input_shape=(3, 224, 224))
+)
+def read_voc_224(folder: Path, progress: bool) -> Source:
+    """Return the objects, resized to 224 x 224 pixels."""
+    return read_voc(224, folder, progress)
+
+
 def read_voc(side: int, folder: Path, progress: bool) -> Source:
-    """Read the unpacked VOCdevkit if it is there, else the tar file, else download it."""
-    for place in (folder / "VOCdevkit" / "VOC2012", folder / "VOC2012", folder):
-        if (place / "ImageSets" / "Main" / "train.txt").is_file():
-            return voc_source(open_files(place), side)
+    """Read the unpacked VOCdevkit or the tar file; download the tar file if neither is there."""
+    for root in (folder / "VOCdevkit" / "VOC2012", folder / "VOC2012", folder):
+        if (root / "ImageSets" / "Main" / "train.txt").is_file():
+            return voc_source(open_files(root), side)
     archive = folder / ARCHIVE.path
     path = verify(archive, ARCHIVE.digest) if archive.is_file() else fetch(ARCHIVE, folder, progress)
     return voc_source(open_files(path), side)
 
 
 def voc_source(files: Files, side: int) -> Source:
-    """Return the objects of the official train and val lists, the latter as test set, stretched to a square.
+    """Return the objects of the official train list and, as test set, of the val list, stretched to a square.
 
-    Objects marked difficult are left out, as in VOC's own evaluation.
+    Objects marked difficult are left out, as in the evaluation of VOC.
     """
     listing = files.find("ImageSets/Main/train.txt")
     if listing is None:
-        raise InputError(f"{files.path}: no ImageSets/Main/train.txt in it, expected VOC 2012's official layout")
+        raise InputError(f"{files.path}: no ImageSets/Main/train.txt in it. Expected the official layout of VOC 2012.")
     root = listing.removesuffix("ImageSets/Main/train.txt")
     train, test = (_split(files, root, part, side) for part in ("train", "val"))
     present = np.intersect1d(train.y, test.y)
     for split, part in ((train, "train"), (test, "val")):
-        lonely = np.setdiff1d(split.y, present)
-        if len(lonely):
-            raise InputError(f"{files.path}: {CLASSES[lonely[0]]!r} is in the {part} list only, every class needs both")
-    if len(present) < len(CLASSES):  # a part of the data set, in its layout
+        unpaired = np.setdiff1d(split.y, present)
+        if len(unpaired):
+            raise InputError(
+                f"{files.path}: class {CLASSES[unpaired[0]]!r} occurs only in the {part} list."
+                " Every class needs training and test examples."
+            )
+    if len(present) < len(CLASSES):  # a subset of the data set
         train, test = (Split(np.searchsorted(present, split.y), split.take) for split in (train, test))
     return Source(
         train=train,
@@ -82,7 +113,7 @@ def voc_source(files: Files, side: int) -> Source:
         mean=(0.485, 0.456, 0.406),
         std=(0.229, 0.224, 0.225),
         augmentation="crop-flip",
-        about={"files": [files.path.name]},
+        provenance={"files": [files.path.name]},
     )
 
 
@@ -95,20 +126,20 @@ def _split(files: Files, root: str, part: str, side: int) -> Split:
             labels.append(label)
             crops.append(crop)
     if not names:
-        raise InputError(f"{files.path}: no objects in the images that {root}ImageSets/Main/{part}.txt names")
-    pictures = Pictures(files, tuple(names), (side, side), fit="stretch", crops=np.array(crops, dtype=np.int64))
-    return Split(y=np.array(labels, dtype=np.int64), take=pictures)
+        raise InputError(f"{files.path}: no objects in the images listed in {root}ImageSets/Main/{part}.txt.")
+    reader = ImageReader(files, tuple(names), (side, side), fit="stretch", crops=np.array(crops, dtype=np.int64))
+    return Split(y=np.array(labels, dtype=np.int64), take=reader)
 
 
 def _objects(files: Files, annotation: str) -> list[tuple[int, tuple[int, int, int, int]]]:
-    """Return class and box of each object; VOC counts pixels from 1 and includes the last one."""
+    """Return class and box of each object. VOC counts pixels from 1 and includes the last one."""
     content = files.read(annotation)
     try:
-        tree = ET.fromstring(content)  # noqa: S314  (Python's expat refuses documents that grow by expansion)
+        tree = ET.fromstring(content)  # noqa: S314  (Python's expat limits the expansion of entities)
         items = [item for item in tree.iter("object") if item.findtext("difficult", "0").strip() != "1"]
         return [(CLASSES.index(item.findtext("name", "").strip()), _box(item)) for item in items]
     except (ET.ParseError, ValueError) as error:
-        raise InputError(f"{files.path}: {annotation} is not a VOC annotation ({reason(error)})") from error
+        raise InputError(f"{files.path}: {annotation} is not a VOC annotation ({error_message(error)}).") from error
 
 
 def _box(item: ET.Element) -> tuple[int, int, int, int]:
@@ -116,9 +147,5 @@ def _box(item: ET.Element) -> tuple[int, int, int, int]:
         round(float(item.findtext(f"bndbox/{edge}", ""))) for edge in ("xmin", "ymin", "xmax", "ymax")
     )
     if left > right or top > bottom:
-        raise ValueError(f"an empty box {left}, {top}, {right}, {bottom}")
+        raise ValueError(f"empty box {left}, {top}, {right}, {bottom}")
     return left - 1, top - 1, right, bottom
-
-
-read_voc_64 = partial(read_voc, 64)
-read_voc_224 = partial(read_voc, 224)

@@ -1,1 +1,1 @@
-"""Official files: downloads, archives, images and safe unpickling."""
+"""Official files: downloads, archives, images and plain pickles."""

@@ -1,4 +1,4 @@
-"""Folders, zip and tar files, read alike and without unpacking."""
+"""One interface to the files in a folder, a zip file or a tar file; nothing is unpacked."""
 
 from __future__ import annotations
 
@@ -9,34 +9,33 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from threading import Lock
 
-from perdure.base.errors import InputError
-from perdure.tasks.files.wording import reason
+from perdure.base.errors import InputError, error_message
 
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error)
 
 
 class Files(ABC):
-    """Named files: names with forward slashes, and bytes. Reading is safe from several threads."""
+    """Read-only files with their names, which use forward slashes. Several threads may read at the same time."""
 
     def __init__(self, path: Path, names: list[str]) -> None:
         self.path = path
         self.names = names
 
     def read(self, name: str) -> bytes:
-        """Return a file's content."""
+        """Return the content of a file."""
         try:
             return self._read(name)
         except (KeyError, *_BROKEN) as error:
-            raise InputError(f"{self.path}: cannot read {name} in it ({reason(error)})") from error
+            raise InputError(f"{self.path}: cannot read {name} ({error_message(error)}).") from error
 
     def under(self, prefix: str) -> list[str]:
         """Return the names that start with the prefix."""
         return [name for name in self.names if name.startswith(prefix)]
 
     def find(self, ending: str) -> str | None:
-        """Return the shortest path whose last parts are ``ending``."""
-        found = [name for name in self.names if name == ending or name.endswith("/" + ending)]
-        return min(found, key=len, default=None)
+        """Return the shortest name that equals ``ending`` or ends with ``/`` and ``ending``; None if there is none."""
+        matches = [name for name in self.names if name == ending or name.endswith("/" + ending)]
+        return min(matches, key=len, default=None)
 
     @abstractmethod
     def _read(self, name: str) -> bytes: ...
@@ -44,8 +43,8 @@ class Files(ABC):
 
 class _Folder(Files):
     def __init__(self, path: Path) -> None:
-        found = (entry for entry in path.rglob("*") if entry.is_file())
-        super().__init__(path, sorted(entry.relative_to(path).as_posix() for entry in found))
+        entries = (entry for entry in path.rglob("*") if entry.is_file())
+        super().__init__(path, sorted(entry.relative_to(path).as_posix() for entry in entries))
 
     def _read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
@@ -61,10 +60,10 @@ class _Zip(Files):
 
 
 class _Tar(Files):
-    """A tar file: its index is made once, then any member is one seek away (slow if it is compressed)."""
+    """A tar file. Its index is built once; then each member is read with one seek, which is slow if the file is compressed."""
 
     def __init__(self, path: Path) -> None:
-        self._archive = tarfile.open(path)  # noqa: SIM115  (stays open as long as its members may be asked for)
+        self._archive = tarfile.open(path)  # noqa: SIM115  (stays open: members are read later)
         self._members = {member.name: member for member in self._archive if member.isfile()}
         self._lock = Lock()
         super().__init__(path, list(self._members))
@@ -82,21 +81,21 @@ def open_files(path: Path) -> Files:
             return _Folder(path)
         return _Zip(path) if zipfile.is_zipfile(path) else _Tar(path)
     except _BROKEN as error:
-        raise InputError(f"{path}: not a folder, zip or tar file that can be read ({reason(error)})") from error
+        raise InputError(f"{path}: not a readable folder, zip file or tar file ({error_message(error)}).") from error
 
 
-def read_through(path: Path, wanted: set[str]) -> dict[str, bytes]:
-    """Return the wanted files, by their last name, from a folder or one pass through a compressed tar."""
+def read_members(path: Path, names: set[str]) -> dict[str, bytes]:
+    """Return the contents of the named files, by name without folders, from a folder or a tar file read in one pass."""
     if path.is_dir():
-        return {name: (path / name).read_bytes() for name in sorted(wanted) if (path / name).is_file()}
-    found = {}
+        return {name: (path / name).read_bytes() for name in sorted(names) if (path / name).is_file()}
+    contents = {}
     try:
         with tarfile.open(path) as archive:
             for member in archive:
                 name = Path(member.name).name
-                content = archive.extractfile(member) if name in wanted else None
-                if content:
-                    found[name] = content.read()
+                file = archive.extractfile(member) if name in names else None
+                if file:
+                    contents[name] = file.read()
     except _BROKEN as error:
-        raise InputError(f"{path}: not a tar file that can be read to its end ({reason(error)})") from error
-    return found
+        raise InputError(f"{path}: not a complete tar file ({error_message(error)}).") from error
+    return contents

@@ -1,4 +1,4 @@
-"""Official files: on disk or downloaded, their checksum checked; a cut download goes on where it stopped."""
+"""Downloads of official files, with checksums; an interrupted download resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from perdure.base.errors import InputError
-from perdure.tasks.files.wording import reason
+from perdure.base.errors import InputError, error_message
+from perdure.base.locks import lock_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+
+    from rich.progress import Progress, TaskID
 
 _BLOCK = 1 << 18
 _TIMEOUT = 30
@@ -26,9 +28,9 @@ _TIMEOUT = 30
 
 @dataclass(frozen=True)
 class Remote:
-    """A file of the data folder and where it comes from.
+    """A file of the data folder and its address.
 
-    ``digest`` is ``algorithm:sum``, or None where its makers publish none; ``size`` is in bytes.
+    ``digest`` is ``algorithm:checksum``, or None if no checksum is published. ``size`` is in bytes.
     """
 
     path: str
@@ -37,38 +39,38 @@ class Remote:
     size: int
 
     def address(self) -> str:
-        """Return the official address, or the file's place on the mirror that PERDURE_MIRROR names."""
+        """Return the official address, or the address on the mirror if PERDURE_MIRROR is set."""
         mirror = os.environ.get("PERDURE_MIRROR")
         if not mirror:
             return self.url
         if not mirror.startswith(("http://", "https://")):
-            raise InputError(f"PERDURE_MIRROR={mirror}: expected an address that starts with http:// or https://")
+            raise InputError(f"PERDURE_MIRROR={mirror}: expected an address that starts with http:// or https://.")
         return f"{mirror.rstrip('/')}/{self.path}"
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
-    """Return where data files are: the folder given, else $PERDURE_DATA, else the platform's cache folder."""
+    """Return the folder of the data files: ``data_dir``, else $PERDURE_DATA, else the platform's cache folder."""
     if data_dir is not None:
         return Path(data_dir).expanduser()
-    if given := os.environ.get("PERDURE_DATA"):
-        return Path(given).expanduser()
-    import pooch  # noqa: PLC0415  (brings requests along, which most loads do not need)
+    if folder := os.environ.get("PERDURE_DATA"):
+        return Path(folder).expanduser()
+    import pooch  # noqa: PLC0415  (imports requests, which most calls do not need)
 
     return Path(pooch.os_cache("perdure"))
 
 
 def verify(path: Path, digest: str | None) -> Path:
-    """Return the path if its content has that checksum; None checks nothing."""
-    if digest is not None and (found := _sum_of(path, digest)) != digest:
+    """Return the path if the file has this checksum; None skips the check."""
+    if digest is not None and (actual := _checksum(path, digest)) != digest:
         raise InputError(
-            f"{path}: its checksum is {found}, the official file's is {digest}; it is damaged or another"
-            " file: delete it to download it again, or put the official one in its place"
+            f"{path}: expected the checksum {digest} of the official file, got {actual}. The file is damaged or is another"
+            " file. Delete it to download it again, or replace it by the official file."
         )
     return path
 
 
-def _sum_of(path: Path, digest: str) -> str:
-    """Return the file's checksum in the algorithm of ``digest``."""
+def _checksum(path: Path, digest: str) -> str:
+    """Return the checksum of the file, computed with the algorithm of ``digest``."""
     import pooch  # noqa: PLC0415
 
     algorithm = digest.split(":", maxsplit=1)[0]
@@ -76,7 +78,7 @@ def _sum_of(path: Path, digest: str) -> str:
 
 
 def fetch(remote: Remote, folder: Path, progress: bool = True) -> Path:
-    """Return the file's place in the folder, downloaded if it was not there; its checksum is checked."""
+    """Return the path of the file in the folder; download it if it is missing. Its checksum is verified."""
     import pooch  # noqa: PLC0415
 
     target = folder / remote.path
@@ -85,49 +87,36 @@ def fetch(remote: Remote, folder: Path, progress: bool = True) -> Path:
     url = remote.address()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(target):
-            if target.exists():  # another process has just finished it
+        with lock_folder(target.parent, wait=True):
+            if target.exists():  # another process downloaded it in the meantime
                 return verify(target, remote.digest)
             store = pooch.create(
                 path=folder, base_url="", registry={remote.path: remote.digest}, urls={remote.path: url}
             )
             store.fetch(remote.path, downloader=ResumingDownloader(target, remote, progress))
     except (OSError, HTTPException) as error:
-        wanted = f" ({remote.digest})" if remote.digest else ""
-        kept = "; what has arrived is kept" if _part(target).exists() else ""
+        checksum = f" (checksum {remote.digest})" if remote.digest else ""
+        partial = ". The part that arrived is kept" if _part(target).exists() else ""
         raise InputError(
-            f"cannot download {url} ({_reason(error)}{kept}): check network and disk and run again, or put"
-            f" the file by hand at {target}{wanted}"
+            f"cannot download {url}: {_reason(error)}{partial}. Check the network and the disk and run the command again,"
+            f" or put the file at {target} by hand{checksum}."
         ) from error
     return target
 
 
 def _reason(error: Exception) -> str:
-    """Say in a few words on one line what went wrong."""
+    """Return the cause of a failed download on one line."""
     if isinstance(error, HTTPError):
-        return f"the server answers {error.code} {error.reason}"
-    return reason(error.reason if isinstance(error, URLError) and isinstance(error.reason, OSError) else error)
+        return f"the server responded {error.code} {error.reason}"
+    return error_message(error.reason if isinstance(error, URLError) and isinstance(error.reason, OSError) else error)
 
 
 def _part(target: Path) -> Path:
     return target.with_name(target.name + ".part")
 
 
-@contextmanager
-def _alone(target: Path) -> Iterator[None]:
-    """Let one process at a time download the file; the others wait and then find it there."""
-    try:
-        import fcntl  # noqa: PLC0415
-    except ImportError:
-        yield  # not on this platform: two that download at once would meet a wrong checksum
-        return
-    with (target.parent / ".lock").open("w") as handle:  # stays there: removing it would let two in at once
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
 class ResumingDownloader:
-    """A downloader for pooch that keeps what has arrived in ``<file>.part`` and asks only for the rest."""
+    """A downloader for pooch that stores the data in ``<file>.part`` and requests only the missing part."""
 
     def __init__(self, target: Path, remote: Remote, progress: bool) -> None:
         self.part = _part(target)
@@ -136,96 +125,94 @@ class ResumingDownloader:
         self.progress = progress
 
     def __call__(self, url: str, output_file: str, _pooch: object) -> None:
-        """Download to the file that pooch names; a broken connection is taken up while it brings bytes."""
-        with _bar(self.target.name, self.remote.size, self.progress) as bar:
-            whole = False
-            while not whole:
-                before = self._have()
+        """Download to ``output_file``. After a broken connection, try again as long as each attempt brings data."""
+        with _progress_bar(self.target.name, self.remote.size, self.progress) as bar:
+            complete = False
+            while not complete:
+                size_before = self._size()
                 try:
-                    whole = self._receive(url, bar)
+                    complete = self._receive(url, bar)
                 except HTTPError:
                     raise
                 except (OSError, HTTPException):
-                    if self._have() <= before:
+                    if self._size() <= size_before:
                         raise
-        if flaw := self._flaw():
+        if problem := self._problem():
             self.part.unlink()
             raise InputError(
-                f"{url}: {flaw}; it was not kept: try again, or put the right file by hand at {self.target}"
+                f"{url}: {problem}. The download was deleted. Try again, or put the official file at {self.target} by hand."
             )
         self.part.replace(output_file)
 
-    def _flaw(self) -> str:
-        """Say what is wrong with the download; without a known checksum it must at least be a zip file."""
+    def _problem(self) -> str:
+        """Return what is wrong with the download, or ``""``. A file without a checksum must at least be a zip file."""
         name, digest = self.target.name, self.remote.digest
         if digest is None:
-            return "" if zipfile.is_zipfile(self.part) else f"the downloaded {name} is not a whole zip file"
-        found = _sum_of(self.part, digest)
-        if found == digest:
-            return ""
-        return f"the checksum of the downloaded {name} is {found}, the official file's is {digest}"
+            return "" if zipfile.is_zipfile(self.part) else f"the downloaded {name} is not a complete zip file"
+        actual = _checksum(self.part, digest)
+        return "" if actual == digest else f"expected the checksum {digest} for {name}, got {actual}"
 
-    def _have(self) -> int:
+    def _size(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
 
-    def _receive(self, url: str, bar: Bar) -> bool:
-        """Add what the server sends to the part; True once the file is whole, False to start over."""
-        have = self._have()
+    def _receive(self, url: str, bar: ProgressBar) -> bool:
+        """Append the response to the part; return True if the file is complete, False to start again."""
+        size = self._size()
         headers = {"User-Agent": "perdure", "Accept-Encoding": "identity"}
-        if have:
-            headers["Range"] = f"bytes={have}-"
+        if size:
+            headers["Range"] = f"bytes={size}-"
         try:
             response: HTTPResponse = urlopen(Request(url, headers=headers), timeout=_TIMEOUT)  # noqa: S310
         except HTTPError as error:
-            if error.code != 416 or not have:
+            if error.code != 416 or not size:
                 raise
-            # The part is as long as the file, or longer than it: whole, or of no use.
-            if error.headers.get("Content-Range") == f"bytes */{have}":
+            # The part is at least as long as the file: complete if it has exactly this length, otherwise useless.
+            if error.headers.get("Content-Range") == f"bytes */{size}":
                 return True
             self.part.unlink()
             return False
         with response:
             resumed = response.status == 206
             length = response.headers.get("Content-Length")
-            whole = None if length is None else int(length) + (have if resumed else 0)
-            bar.begin(have if resumed else 0, whole)
+            total = None if length is None else int(length) + (size if resumed else 0)
+            bar.begin(size if resumed else 0, total)
             with self.part.open("ab" if resumed else "wb") as part:
                 while block := response.read(_BLOCK):
                     part.write(block)
                     bar.advance(len(block))
-        if whole is not None and self._have() < whole:
-            raise ConnectionError(f"the connection broke at {self._have()} of {whole} bytes")
+        if total is not None and self._size() < total:
+            raise ConnectionError(f"the connection broke after {self._size()} of {total} bytes")
         return True
 
 
-class Bar:
-    """A progress bar that may not be there."""
+class ProgressBar:
+    """A progress bar, or a substitute that shows nothing."""
 
-    def __init__(self, rich_progress: Any = None, task: Any = None) -> None:
+    def __init__(self, rich_progress: Progress | None = None, task: TaskID | None = None) -> None:
         self.rich_progress = rich_progress
         self.task = task
 
-    def begin(self, have: int, whole: int | None) -> None:
-        """Start from what is there already."""
-        if self.rich_progress:
-            self.rich_progress.update(self.task, completed=have, total=whole)
+    def begin(self, completed: int, total: int | None) -> None:
+        """Start from the bytes that are already there."""
+        if self.rich_progress is not None and self.task is not None:
+            self.rich_progress.update(self.task, completed=completed, total=total)
 
     def advance(self, count: int) -> None:
-        """Count bytes that arrived."""
-        if self.rich_progress:
+        """Add the number of bytes that arrived."""
+        if self.rich_progress is not None and self.task is not None:
             self.rich_progress.advance(self.task, count)
 
 
-def _bar(name: str, size: int, progress: bool) -> AbstractContextManager[Bar]:
-    """Return a bar on a terminal, and none in a pipe."""
+def _progress_bar(name: str, size: int, progress: bool) -> AbstractContextManager[ProgressBar]:
+    """Return a bar that is shown on a terminal only."""
     if not (progress and sys.stderr.isatty()):
-        return nullcontext(Bar())
-    return _rich_bar(name, size)
+        return nullcontext(ProgressBar())
+    return _rich_progress_bar(name, size)
 
 
 @contextmanager
-def _rich_bar(name: str, size: int) -> Iterator[Bar]:
-    from rich import progress as rich  # noqa: PLC0415  (only on a terminal)
+def _rich_progress_bar(name: str, size: int) -> Iterator[ProgressBar]:
+    from rich import progress as rich  # noqa: PLC0415  (needed only on a terminal)
     from rich.console import Console  # noqa: PLC0415
 
     columns = (
@@ -235,5 +222,5 @@ def _rich_bar(name: str, size: int) -> Iterator[Bar]:
         rich.TransferSpeedColumn(),
         rich.TimeRemainingColumn(),
     )
-    with rich.Progress(*columns, console=Console(stderr=True)) as shown:
-        yield Bar(shown, shown.add_task(name, total=size))
+    with rich.Progress(*columns, console=Console(stderr=True)) as rich_progress:
+        yield ProgressBar(rich_progress, rich_progress.add_task(name, total=size))

@@ -1,4 +1,4 @@
-"""Image files become arrays: several at a time, in the given rows' order, each file decoded once."""
+"""Reading of image files as arrays, in parallel; each file is decoded once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from perdure.base.errors import InputError
-from perdure.tasks.files.wording import reason
+from perdure.base.errors import InputError, error_message
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,12 +22,12 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
-    """Rows of images, read when asked for as uint8 (n, channels, size, size).
+class ImageReader:
+    """Reads rows of images on request, as uint8 (n, channels, height, width).
 
-    ``crops`` cut each row's object (left, top, right, bottom) out of its image first. ``fit`` says how an
-    image of another shape becomes ``shape``: ``exact`` refuses it, ``stretch`` ignores its aspect,
-    ``cover`` scales its shorter side and cuts the middle out.
+    ``crops`` holds one box (left, top, right, bottom) per row, which is cropped from the image first. ``fit`` says what
+    happens to an image whose size is not ``shape``: ``exact`` raises an error, ``stretch`` resizes it without keeping the
+    aspect ratio, ``cover`` scales it until it covers ``shape`` and crops the center.
     """
 
     files: Files
@@ -39,21 +38,21 @@ class Pictures:
     crops: NDArray[np.int64] | None = None
 
     def __call__(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Read the given rows."""
-        out = np.empty((len(rows), self.channels, *self.shape), dtype=np.uint8)
-        by_file: dict[str, list[int]] = {}
-        for place, row in enumerate(rows):
-            by_file.setdefault(self.names[row], []).append(place)
+        """Return the images of these rows, in this order."""
+        images = np.empty((len(rows), self.channels, *self.shape), dtype=np.uint8)
+        positions: dict[str, list[int]] = {}
+        for position, row in enumerate(rows):
+            positions.setdefault(self.names[row], []).append(position)
 
         def fill(name: str) -> None:
             image = open_image(self.files, name, "L" if self.channels == 1 else "RGB")
-            for place in by_file[name]:
-                pixels = np.asarray(self._fitted(name, self._cropped(image, rows[place])))
-                out[place] = pixels.reshape(*self.shape, self.channels).transpose(2, 0, 1)
+            for position in positions[name]:
+                pixels = np.asarray(self._fitted(name, self._cropped(image, rows[position])))
+                images[position] = pixels.reshape(*self.shape, self.channels).transpose(2, 0, 1)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes outside the interpreter's lock
-            list(pool.map(fill, by_file))
-        return out
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow releases the global interpreter lock while decoding
+            list(pool.map(fill, positions))
+        return images
 
     def _cropped(self, image: Image.Image, row: np.int64) -> Image.Image:
         if self.crops is None:
@@ -67,22 +66,22 @@ class Pictures:
             return image
         if self.fit == "exact":
             raise InputError(
-                f"{self.files.path}: {name} is {image.width} x {image.height}, expected {width} x {height}"
+                f"{self.files.path}: expected {name} to have {width} x {height} pixels, got {image.width} x {image.height}."
             )
         if self.fit == "stretch":
             return image.resize((width, height), Image.Resampling.BILINEAR)
         scale = max(width / image.width, height / image.height)
-        wide, high = max(width, round(image.width * scale)), max(height, round(image.height * scale))
-        left, top = (wide - width) // 2, (high - height) // 2
-        return image.resize((wide, high), Image.Resampling.BILINEAR).crop((left, top, left + width, top + height))
+        scaled = max(width, round(image.width * scale)), max(height, round(image.height * scale))
+        left, top = (scaled[0] - width) // 2, (scaled[1] - height) // 2
+        return image.resize(scaled, Image.Resampling.BILINEAR).crop((left, top, left + width, top + height))
 
 
 def open_image(files: Files, name: str, mode: str | None = None) -> Image.Image:
-    """Return the decoded image, or only its header when no mode is asked for."""
+    """Return the image converted to ``mode``; without a mode, only its header is read."""
     try:
         image = Image.open(io.BytesIO(files.read(name)))
         return image if mode is None else image.convert(mode)
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{files.path}: {name} is not an image that can be read ({reason(error)})") from error
+        raise InputError(f"{files.path}: {name} is not a readable image ({error_message(error)}).") from error

@@ -1,8 +1,7 @@
-"""Pickles that hold plain values only: the python layout of CIFAR, read without running anything in it.
+"""Pickles of plain values, such as the python layout of CIFAR, read without executing anything.
 
-A pickle is a program that may call any function it names. Here every name it may use stands for an inert
-class of this file; numpy's own reconstruction is never called. Any other name is refused before it is
-looked up.
+A pickle is a program that can call any function it names. Here each permitted name stands for an inert class of this
+module; not even numpy's reconstruction functions are called. Any other name is rejected before it is looked up.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from perdure.base.errors import InputError
-from perdure.tasks.files.wording import reason
+from perdure.base.errors import InputError, error_message
 
 
 class _Dtype:
-    """Stands for numpy.dtype: remembers its code only."""
+    """Placeholder for numpy.dtype. It stores only the type code."""
 
     __slots__ = ("code",)
 
@@ -26,11 +24,11 @@ class _Dtype:
         self.code = _text(code)
 
     def __setstate__(self, state: object) -> None:
-        """Byte order and fields say nothing of single bytes."""
+        """Ignore byte order and fields: single bytes have neither."""
 
 
 class _Array:
-    """Stands for numpy's arrays: remembers shape, type and bytes."""
+    """Placeholder for numpy arrays. It stores shape, type and bytes."""
 
     __slots__ = ("code", "content", "fortran", "shape")
 
@@ -45,15 +43,15 @@ class _Array:
         self.code = dtype.code
 
     def array(self) -> np.ndarray[Any, Any]:
-        """Return the array, if it is one of bytes or whole numbers."""
+        """Return the array; only bytes and integers are permitted."""
         if self.code not in {"u1", "i4", "i8"}:
-            raise pickle.UnpicklingError(f"an array of type {self.code!r}")
+            raise pickle.UnpicklingError(f"array of type {self.code!r}")
         flat = np.frombuffer(self.content, dtype="<" + self.code)
         return flat.reshape(self.shape, order="F" if self.fortran else "C")
 
 
 class _Bytes(bytes):
-    """Stands for the call by which Python 3 writes bytes into old pickles."""
+    """Placeholder for the call that Python 3 uses to write bytes into pickles of older protocols."""
 
     __slots__ = ()
 
@@ -64,7 +62,7 @@ class _Bytes(bytes):
         raise pickle.UnpicklingError("bytes with a state")
 
 
-_ADMITTED = {
+_PERMITTED = {
     ("numpy", "dtype"): _Dtype,
     ("numpy", "ndarray"): _Array,
     ("numpy.core.multiarray", "_reconstruct"): _Array,
@@ -90,25 +88,25 @@ _BROKEN = (
 
 
 class _PlainUnpickler(pickle._Unpickler):
-    """The reader written in Python: the one in C may be made to fill the memory by a few wrong bytes."""
+    """The unpickler written in Python: a few invalid bytes can make the C implementation exhaust the memory."""
 
     def find_class(self, module: str, name: str) -> type:
-        if (module, name) not in _ADMITTED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return _ADMITTED[module, name]
+        if (module, name) not in _PERMITTED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return _PERMITTED[module, name]
 
 
-def read_plain_pickle(place: str, content: bytes) -> dict[str, Any]:
-    """Return a pickled mapping whose values are text, numbers, lists and arrays of bytes or whole numbers."""
+def read_plain_pickle(file: str, content: bytes) -> dict[str, Any]:
+    """Return a pickled dictionary whose values are text, numbers, lists and arrays of bytes or integers."""
     try:
         value = _PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
         if not isinstance(value, dict):
-            raise pickle.UnpicklingError(f"a {type(value).__name__}, not a mapping")
+            raise pickle.UnpicklingError(f"a {type(value).__name__}, not a dictionary")
         return {_text(key): _plain(part) for key, part in value.items()}
     except _BROKEN as error:
         raise InputError(
-            f"{place}: not a pickle of plain values ({reason(error)}); only mappings, lists, text, numbers"
-            " and arrays are read"
+            f"{file}: not a pickle of plain values ({error_message(error)}). Only dictionaries, lists, text, numbers"
+            " and arrays are read."
         ) from error
 
 
@@ -117,7 +115,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Turn the stand-ins into what they stand for."""
+    """Replace placeholders by the values they stand for."""
     if isinstance(value, _Array):
         return value.array()
     if isinstance(value, bytes):
@@ -126,4 +124,4 @@ def _plain(value: Any) -> Any:
         return [_plain(part) for part in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise pickle.UnpicklingError(f"a value of type {type(value).__name__.lstrip('_')}")
+    raise pickle.UnpicklingError(f"value of type {type(value).__name__.lstrip('_')}")

@@ -1,4 +1,4 @@
-"""Tasks that are one data set seen in other ways: permuted and rotated images, made when looked at."""
+"""Transformed images: permuted or rotated copies of a data set, computed on access."""
 
 from __future__ import annotations
 
@@ -20,92 +20,93 @@ Transform = Callable[["NDArray[Any]"], "NDArray[np.uint8]"]
 
 
 @dataclass(eq=False)
-class Shelf:
-    """The derived arrays looked at last, so that ten permuted tasks take the memory of a few."""
+class ArrayCache:
+    """The arrays that were used last. It limits the memory that many transformed tasks need."""
 
-    room: int = 3
-    kept: OrderedDict[int, Inputs] = field(default_factory=OrderedDict)
+    capacity: int = 3
+    arrays: OrderedDict[int, Inputs] = field(default_factory=OrderedDict)
     keys: Iterator[int] = field(default_factory=count)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel without what can be made again."""
-        return {**vars(self), "kept": OrderedDict()}
+        """Leave out the arrays when pickled: they are computed again on access."""
+        return {**vars(self), "arrays": OrderedDict()}
 
-    def get(self, key: int, make: Callable[[], Inputs]) -> Inputs:
-        """Return the array of that key, made anew if it has gone."""
-        if key not in self.kept:
-            while len(self.kept) >= self.room:
-                self.kept.popitem(last=False)
-            self.kept[key] = make()
-        self.kept.move_to_end(key)
-        return self.kept[key]
+    def get(self, key: int, compute: Callable[[], Inputs]) -> Inputs:
+        """Return the array with this key; compute it if it is not in the cache."""
+        if key not in self.arrays:
+            while len(self.arrays) >= self.capacity:
+                self.arrays.popitem(last=False)
+            self.arrays[key] = compute()
+        self.arrays.move_to_end(key)
+        return self.arrays[key]
 
 
-class DerivedExamples(Examples):
-    """Examples whose inputs are a transform of others'; ``x`` is a plain array all the same.
+class TransformedExamples(Examples):
+    """Examples whose inputs are a transform of the inputs of other examples.
 
-    Hold on to ``x`` while working with it: it is made anew once other tasks have been looked at.
+    ``x`` is an ordinary array. Keep a reference to it while you use it: it is computed again after other tasks have been
+    accessed.
     """
 
-    def __init__(self, base: Examples, transform: Transform, shelf: Shelf, y: NDArray[np.int64]) -> None:
-        key = next(shelf.keys)
-        vars(self).update(base=base, transform=transform, shelf=shelf, key=key, y=y, boxes=None)
+    def __init__(self, base: Examples, transform: Transform, cache: ArrayCache, y: NDArray[np.int64]) -> None:
+        key = next(cache.keys)
+        vars(self).update(base=base, transform=transform, cache=cache, key=key, y=y, boxes=None)
 
     base: Examples
     transform: Transform
-    shelf: Shelf
+    cache: ArrayCache
     key: int
 
     @property
     def x(self) -> Inputs:
         """The transformed images."""
-        return self.shelf.get(self.key, lambda: self.transform(self.base.x))
+        return self.cache.get(self.key, lambda: self.transform(self.base.x))
 
     @property
     def bits(self) -> int:
-        """Storage if the task's own data were kept: a transform changes neither shape nor type."""
+        """Storage of the transformed data in bits. It equals that of the base: transforms keep shape and type."""
         return 8 * (self.base.x.nbytes + self.y.nbytes)
 
 
 @dataclass(frozen=True, eq=False)
 class Permutation:
-    """The same shuffle of all pixels of every image (Goodfellow et al. 2014); channels stay together."""
+    """The same permutation of the pixels of every image (Goodfellow et al. 2014); the channels of a pixel stay together."""
 
     order: NDArray[np.int64]
 
     def __call__(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the shuffled images."""
+        """Return the permuted images."""
         flat = images.reshape(*images.shape[:2], -1)
         return np.take(flat, self.order, axis=2).reshape(images.shape)
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """Every image turned anticlockwise about its centre, bilinear, black beyond the border.
+    """Counterclockwise rotation about the center with bilinear interpolation; pixels outside the image are black.
 
-    Rotated MNIST of Lopez-Paz & Ranzato (2017).
-    Weights are whole 256ths and sums are integers, so that every machine makes the same pixels.
+    Used by Rotated MNIST (Lopez-Paz & Ranzato 2017). Interpolation weights are multiples of 1/256 and sums are integers,
+    so the result is the same on every machine.
     """
 
     degrees: float
 
     def __call__(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the turned images."""
+        """Return the rotated images."""
         if self.degrees % 360 == 0:
             return images
         columns, weights = self._gather(*images.shape[2:])
         flat = np.pad(images.reshape(-1, images.shape[2] * images.shape[3]), ((0, 0), (0, 1)))
-        turned = np.empty((len(flat), columns.shape[1]), dtype=np.uint8)
-        for start in range(0, len(flat), 1024):  # blocks that stay in the processor's cache
+        rotated = np.empty((len(flat), columns.shape[1]), dtype=np.uint8)
+        for start in range(0, len(flat), 1024):  # blocks of 1024 images fit into the processor's cache
             block = np.ascontiguousarray(flat[start : start + 1024].T).astype(np.uint16)
             total = np.full((len(columns[0]), block.shape[1]), 128, dtype=np.uint16)
             for column, weight in zip(columns, weights, strict=True):
                 total += block[column] * weight[:, None]
-            turned[start : start + 1024] = (total >> 8).T
-        return turned.reshape(images.shape)
+            rotated[start : start + 1024] = (total >> 8).T
+        return rotated.reshape(images.shape)
 
     def _gather(self, height: int, width: int) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
-        """For each target pixel four source pixels (one beyond the last: black) and weights of sum 256."""
+        """Return four source pixels per target pixel and their weights, which sum to 256; the index after the last is black."""
         angle = math.radians(self.degrees)
         cos, sin = math.cos(angle), math.sin(angle)
         row, column = np.mgrid[:height, :width].reshape(2, -1).astype(np.float64)

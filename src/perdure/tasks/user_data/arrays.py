@@ -1,4 +1,4 @@
-"""A user's own arrays: an npz file with x_train, y_train, x_test and y_test."""
+"""Arrays of a user: an npz file with x_train, y_train, x_test and y_test."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perdure.base.errors import InputError
-from perdure.tasks.files.wording import reason
+from perdure.base.errors import InputError, error_message
 from perdure.tasks.source import Source, in_memory
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _NAMES = ("x_train", "y_train", "x_test", "y_test")
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """What the file holds: images as uint8 (n, channels, height, width), labels by ``class_names``."""
+    """The four arrays. Images are uint8 (n, channels, height, width); labels are indices into ``class_names``."""
 
     x_train: NDArray[Any]
     y_train: NDArray[np.int64]
@@ -33,10 +32,10 @@ class Arrays:
 
 
 def read_npz(path: Path) -> Arrays:
-    """Read and check the four arrays; nothing in the file is unpickled."""
+    """Read and check the four arrays; pickled objects are rejected."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in _NAMES if name in archive.files}
+            arrays = {name: archive[name] for name in _NAMES if name in archive.files}
             listed = ", ".join(archive.files) or "none"
     except (
         OSError,
@@ -47,54 +46,60 @@ def read_npz(path: Path) -> Arrays:
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
-        raise InputError(f"{path}: not an npz file of plain arrays ({reason(error)})") from error
+        raise InputError(f"{path}: not an npz file of plain arrays ({error_message(error)}).") from error
     for name in _NAMES:
-        if name not in found:
-            raise InputError(f"{path}: no array {name!r} in it, expected {', '.join(_NAMES)}; it has {listed}")
-    x_train, y_train, x_test, y_test = (found[name] for name in _NAMES)
-    for side, x, y in (("train", x_train, y_train), ("test", x_test, y_test)):
+        if name not in arrays:
+            raise InputError(f"{path}: no array {name!r}. Expected {', '.join(_NAMES)}, got {listed}.")
+    x_train, y_train, x_test, y_test = (arrays[name] for name in _NAMES)
+    for part, x, y in (("train", x_train, y_train), ("test", x_test, y_test)):
         if y.ndim == 2 and y.shape[1] == 1:
-            y.shape = (-1,)  # keras keeps CIFAR labels as a column
+            y.shape = (-1,)  # Keras stores the labels of CIFAR as a column
         if y.ndim != 1 or len(x) != len(y) or not len(y):
-            raise InputError(f"{path}: x_{side} has shape {x.shape} and y_{side} {y.shape}, expected one label a row")
+            raise InputError(
+                f"{path}: expected one label per row, got x_{part} of shape {x.shape} and y_{part} {y.shape}."
+            )
     if x_train.shape[1:] != x_test.shape[1:]:
-        raise InputError(f"{path}: x_train holds {x_train.shape[1:]} and x_test {x_test.shape[1:]}, expected alike")
+        raise InputError(
+            f"{path}: expected inputs of one shape, got {x_train.shape[1:]} in x_train and {x_test.shape[1:]} in x_test."
+        )
     class_names, codes = number_labels(str(path), y_train, y_test)
     return Arrays(_inputs(path, x_train), codes[0], _inputs(path, x_test), codes[1], class_names)
 
 
 def number_labels(
-    place: str, train: NDArray[Any], test: NDArray[Any]
+    file: str, train: NDArray[Any], test: NDArray[Any]
 ) -> tuple[tuple[str, ...], tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return the classes in sorted order and the labels as numbers; every class must be on both sides."""
+    """Return the classes in sorted order and the labels as their indices; every class must be in both parts."""
     for labels in (train, test):
         if labels.dtype.kind == "f" and not np.array_equal(labels, np.rint(labels)):
-            raise InputError(f"{place}: labels like {labels[0]} are not classes, expected whole numbers or words")
+            raise InputError(f"{file}: expected integers or words as labels, got {labels[0]}.")
     train, test = (labels.astype(np.int64) if labels.dtype.kind in "fb" else labels for labels in (train, test))
     classes, codes = np.unique(train, return_inverse=True)
-    tested = np.unique(test)
-    for label in np.setxor1d(classes, tested):
-        side = "training" if label in tested else "test"
-        raise InputError(f"{place}: class {str(label)!r} has no {side} examples, every class needs both")
+    test_classes = np.unique(test)
+    for label in np.setxor1d(classes, test_classes):
+        part = "training" if label in test_classes else "test"
+        raise InputError(
+            f"{file}: class {str(label)!r} has no {part} examples. Every class needs training and test examples."
+        )
     return tuple(str(name) for name in classes), (codes.astype(np.int64), np.searchsorted(classes, test))
 
 
 def _inputs(path: Path, x: NDArray[Any]) -> NDArray[Any]:
-    """Return images as uint8 (n, channels, height, width) and rows of numbers as float32."""
+    """Return images as uint8 (n, channels, height, width) and tables as float32 (n, features)."""
     if x.dtype.kind not in "uifb":
-        raise InputError(f"{path}: inputs of type {x.dtype} are not numbers")
+        raise InputError(f"{path}: expected numbers as inputs, got type {x.dtype}.")
     if x.ndim == 2:
         rows = x.astype(np.float32)
         if not np.isfinite(rows).all():
             row, column = np.argwhere(~np.isfinite(rows))[0]
             raise InputError(
-                f"{path}: row {row + 1}, column {column + 1} is {x[row, column]}, expected a finite number"
+                f"{path}, row {row + 1}, column {column + 1}: expected a finite number, got {x[row, column]}."
             )
         return rows
     if x.ndim in {3, 4} and (x.dtype.kind not in "ui" or x.min() < 0 or x.max() > 255):
         raise InputError(
-            f"{path}: images of type {x.dtype} from {x.min():g} to {x.max():g}, expected whole numbers from 0"
-            " to 255; scale them, or flatten them to (n, features)"
+            f"{path}: expected images of integers from 0 to 255, got type {x.dtype} with values from {x.min():g} to"
+            f" {x.max():g}. Scale the images, or flatten them to (n, features)."
         )
     x = x.astype(np.uint8, copy=False)
     if x.ndim == 3:
@@ -104,17 +109,17 @@ def _inputs(path: Path, x: NDArray[Any]) -> NDArray[Any]:
     if x.ndim == 4 and x.shape[3] in {1, 3}:
         return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
     raise InputError(
-        f"{path}: inputs of shape {x.shape}, expected (n, features), (n, height, width), (n, height, width, 1"
-        " or 3) or (n, 1 or 3, height, width)"
+        f"{path}: expected inputs of shape (n, features), (n, height, width), (n, height, width, 1 or 3) or"
+        f" (n, 1 or 3, height, width), got {x.shape}."
     )
 
 
 def npz_source(path: Path) -> Source:
-    """Return an npz file as a data set."""
+    """Return the data set in an npz file."""
     arrays = read_npz(path)
     return Source(
         train=in_memory(arrays.x_train, arrays.y_train),
         test=in_memory(arrays.x_test, arrays.y_test),
         class_names=arrays.class_names,
-        about={"files": [path.name]},
+        provenance={"files": [path.name]},
     )

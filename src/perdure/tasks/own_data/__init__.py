@@ -1,1 +1,0 @@
-"""A user's own arrays, image folders and tables."""

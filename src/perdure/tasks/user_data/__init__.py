@@ -1,0 +1,1 @@
+"""Readers of users' data: npz files, image folders and tables."""

@@ -1,0 +1,73 @@
+"""Images of a user: train/<class>/* and test/<class>/* (or val/), in a folder or a zip file."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from perdure.base.errors import InputError
+from perdure.tasks.files.images import SUFFIXES, ImageReader, open_image
+from perdure.tasks.source import Source, Split
+
+if TYPE_CHECKING:
+    from perdure.tasks.files.archives import Files
+
+_SIDE = 64  # pixels, if the images differ in size
+
+
+def image_folder_source(files: Files) -> Source:
+    """Return the images with classes in the order of the folder names.
+
+    Images of one common size keep it. Otherwise the shorter side is scaled to 64 pixels and the center is cropped. There
+    is one channel if all images are gray, otherwise three.
+    """
+    names = [name for name in files.names if name.lower().endswith(SUFFIXES)]
+    parts = {part: _by_class(names, part) for part in ("train", "test", "val")}
+    train, test = parts["train"], parts["test"] or parts["val"]
+    for pattern, images in (("train/<class>/", train), ("test/<class>/ or val/<class>/", test)):
+        if not images:
+            raise InputError(f"{files.path}: no images in {pattern}. Expected files with suffix {' '.join(SUFFIXES)}.")
+    for label in sorted(train.keys() ^ test.keys()):
+        part = "training" if label in test else "test"
+        raise InputError(
+            f"{files.path}: class {label!r} has no {part} images. Every class needs training and test images."
+        )
+    shape, channels, fit = _common_format(
+        files, [name for images in (train, test) for class_images in images.values() for name in class_images]
+    )
+    classes = sorted(train)
+
+    def split(images: dict[str, list[str]]) -> Split:
+        rows = [(number, name) for number, label in enumerate(classes) for name in images[label]]
+        reader = ImageReader(files, tuple(name for _, name in rows), shape, channels, fit)
+        return Split(y=np.array([number for number, _ in rows], dtype=np.int64), take=reader)
+
+    return Source(
+        train=split(train),
+        test=split(test),
+        class_names=tuple(classes),
+        provenance={"files": [files.path.name], **({"resized_to": list(shape)} if fit == "cover" else {})},
+    )
+
+
+def _by_class(names: list[str], part: str) -> dict[str, list[str]]:
+    """Return the images of one part by class. The folders train/ and test/ may be inside one common folder."""
+    images: dict[str, list[str]] = {}
+    for name in sorted(names):
+        folders = PurePosixPath(name).parts
+        if part in folders[:2] and len(folders) > folders.index(part) + 2:
+            images.setdefault(folders[folders.index(part) + 1], []).append(name)
+    return images
+
+
+def _common_format(files: Files, names: list[str]) -> tuple[tuple[int, int], Literal[1, 3], Literal["exact", "cover"]]:
+    """Return size, channels and fit that suit all images, from their headers."""
+    sizes, modes = set(), set()
+    for name in names:
+        header = open_image(files, name)
+        sizes.add((header.height, header.width))
+        modes.add(header.mode)
+    channels: Literal[1, 3] = 1 if modes <= {"1", "L"} else 3
+    return (next(iter(sizes)), channels, "exact") if len(sizes) == 1 else ((_SIDE, _SIDE), channels, "cover")

@@ -1,0 +1,148 @@
+"""Tables of a user: CSV files with a label column."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perdure.base.errors import InputError, error_message
+from perdure.tasks.source import Source, in_memory, stratified_rows
+from perdure.tasks.user_data.arrays import number_labels
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+_LABEL_NAMES = ("label", "class", "target")
+_MOST_CATEGORIES = 1000
+_TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of numbers: one feature per numeric column, and one per value of each column of words."""
+
+    x: NDArray[np.float32]
+    labels: NDArray[np.str_]
+    features: tuple[str, ...]
+
+
+def table_source(path: Path) -> Source:
+    """Return the data set in a CSV table; a fifth of each class, drawn from a fixed seed, is the test set."""
+    table = read_csv(path)
+    labels = table.labels
+    if all(_finite_number(value) is not None for value in np.unique(labels)):
+        labels = labels.astype(np.float64)
+    names, (codes, _) = number_labels(str(path), labels, labels)
+    counts = np.bincount(codes)
+    if counts.min() < 2:
+        raise InputError(
+            f"{path}: class {names[counts.argmin()]!r} has one row. Expected at least one to train and one to test."
+        )
+    train, test = stratified_rows(codes, _TEST_SHARE, np.random.default_rng(0))
+    return Source(
+        train=in_memory(table.x[train], codes[train]),
+        test=in_memory(table.x[test], codes[test]),
+        class_names=names,
+        provenance={"files": [path.name], "features": list(table.features)},
+    )
+
+
+def read_csv(path: Path) -> Table:
+    """Read a table separated by commas, semicolons or tabs, whichever is most frequent in the first line.
+
+    The first row is a header if none of its cells is a number. The label column is the one named label, class or target,
+    otherwise the last one. A column is numeric if all its cells are finite numbers. Any other column becomes one 0/1
+    feature ``column=value`` for each distinct value, in sorted order; a missing cell (empty, ?, NA, NaN, null, none) is
+    the value ``missing``. A missing cell in a numeric column or in the label column is an error.
+    """
+    rows = _read_cells(path)
+    width = len(rows[0][1])
+    has_header = all(_finite_number(cell) is None for cell in rows[0][1])
+    header = rows[0][1] if has_header else [f"column {number}" for number in range(1, width + 1)]
+    body = rows[1:] if has_header else rows
+    if width < 2 or not body:
+        raise InputError(
+            f"{path}: expected at least one feature column, a label column and one row, got {width} columns and"
+            f" {len(body)} rows."
+        )
+    lines = [line for line, _ in body]
+    columns = list(zip(*(row for _, row in body), strict=True))
+    target = _label_column(header)
+    labels = columns[target]
+    for line, label in zip(lines, labels, strict=True):
+        if label.lower() in _MISSING:
+            raise InputError(f"{path}, line {line}, column {header[target]}: the label is missing.")
+    encoded = [
+        _encode(f"{path}, column {name}", name, cells, lines)
+        for number, (name, cells) in enumerate(zip(header, columns, strict=True))
+        if number != target
+    ]
+    return Table(
+        x=np.concatenate([values for values, _ in encoded], axis=1),
+        labels=np.array(labels),
+        features=tuple(name for _, names in encoded for name in names),
+    )
+
+
+def _read_cells(path: Path) -> list[tuple[int, list[str]]]:
+    """Return the line number and the cells of each row that is not blank; all rows must have the same length."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a readable text file ({error_message(error)}).") from error
+    delimiter = max(",;\t", key=text.split("\n", 1)[0].count)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: not a table ({error_message(error)}).") from error
+    if not rows:
+        raise InputError(f"{path}: the table is empty.")
+    for line, row in rows:
+        if len(row) != len(rows[0][1]):
+            raise InputError(
+                f"{path}, line {line}: expected {len(rows[0][1])} cells as in the first line, got {len(row)}."
+            )
+    return rows
+
+
+def _label_column(header: list[str]) -> int:
+    lowered = [name.lower() for name in header]
+    return next((lowered.index(name) for name in _LABEL_NAMES if name in lowered), len(header) - 1)
+
+
+def _finite_number(cell: str) -> float | None:
+    """Return the number in a cell, or None if it holds no finite number."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None
+
+
+def _encode(column: str, name: str, cells: tuple[str, ...], lines: list[int]) -> tuple[NDArray[np.float32], list[str]]:
+    """Return a column's features with their names: the numbers, or one 0/1 feature for each value."""
+    values, codes = np.unique(np.array(cells), return_inverse=True)  # parsing each distinct value once saves time
+    numbers = np.array([np.nan if (number := _finite_number(value)) is None else number for value in values])
+    is_missing = np.array([value.lower() in _MISSING for value in values])
+    if not (np.isnan(numbers) & ~is_missing).any() and not is_missing.all():
+        missing_cells = is_missing[codes]
+        if missing_cells.any():
+            raise InputError(
+                f"{column}: {missing_cells.sum()} of {len(cells)} numbers are missing, the first in line"
+                f" {lines[missing_cells.argmax()]}. Fill them in or remove these rows."
+            )
+        return numbers[codes].astype(np.float32)[:, None], [name]
+    values, merged = np.unique(np.where(is_missing, "missing", values), return_inverse=True)
+    if len(values) > _MOST_CATEGORIES:
+        raise InputError(
+            f"{column}: expected at most {_MOST_CATEGORIES} different words, got {len(values)}. Remove this column."
+        )
+    return np.eye(len(values), dtype=np.float32)[merged[codes]], [f"{name}={value}" for value in values]

@@ -1,4 +1,4 @@
-"""Attribution bias on arrays: by hand, by the formula written slowly, and its properties."""
+"""Attribution bias on arrays: hand-worked values, a direct implementation of the formula, and properties."""
 
 import math
 
@@ -13,100 +13,110 @@ from perdure.base.errors import InputError
 
 
 def slow_bias(a, anchor, share, side):
-    """M_bias of one sample, as it is printed; ties by position."""
+    """M_bias of one example as printed in the paper; ties by position."""
     count = max(1, math.floor(share * len(a) + 1e-9))
     order = sorted(range(len(a)), key=lambda i: (-a[i] if side == "top" else a[i], i))[:count]
-    own = sum(a[i] for i in order) / math.sqrt(sum(v * v for v in a))
-    true = sum(anchor[i] for i in order) / math.sqrt(sum(v * v for v in anchor))
-    return abs(own - true) / count
+    map_sum = sum(a[i] for i in order) / math.sqrt(sum(v * v for v in a))
+    anchor_sum = sum(anchor[i] for i in order) / math.sqrt(sum(v * v for v in anchor))
+    return abs(map_sum - anchor_sum) / count
 
 
 def test_hand_worked():
     # The most important of four is the third: .8 of the map's norm, .6 of the Shapley values' norm.
     a, anchor = [[0.0, 0.0, 4.0, 3.0]], [[0.0, 4.0, 3.0, 0.0]]
     assert metrics.attribution_bias(a, anchor, share=0.25) == pytest.approx(0.8 - 0.6)
-    # Its two highest: (.8 + .6) and (.6 + 0), halved. Its two lowest hold nothing of it, and .8 of the Shapley values.
+    # Its two highest: (.8 + .6) and (.6 + 0), halved. Its two lowest are 0 in the map and .8 in the Shapley values.
     assert metrics.attribution_bias(a, anchor, share=0.5) == pytest.approx((1.4 - 0.6) / 2)
     assert metrics.attribution_bias(a, anchor, share=0.5, side="bottom") == pytest.approx(0.8 / 2)
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_equals_the_formula_written_slowly(ties):
+def test_equals_the_direct_formula(ties):
     rng = np.random.default_rng(0)
     a, anchor = rng.normal(size=(2, 9, 40))
     if ties:
         a = np.round(a)
-    found = metrics.attribution_biases(a, anchor)
-    for i, share in enumerate(found.shares):
-        for j, side in enumerate(found.sides):
-            expected = [slow_bias(one, other, share, side) for one, other in zip(a, anchor, strict=True)]
-            assert found.per_example[:, i, j] == pytest.approx(expected)
-            assert found.mean[i, j] == pytest.approx(np.mean(expected))
+    result = metrics.attribution_biases(a, anchor)
+    for i, share in enumerate(result.shares):
+        for j, side in enumerate(result.sides):
+            expected = [
+                slow_bias(map_values, shapley, share, side) for map_values, shapley in zip(a, anchor, strict=True)
+            ]
+            assert result.per_example[:, i, j] == pytest.approx(expected)
+            assert result.mean[i, j] == pytest.approx(np.mean(expected))
             assert metrics.attribution_bias(a, anchor, share, side) == pytest.approx(np.mean(expected))
-            assert found.stderr[i, j] == pytest.approx(np.std(expected, ddof=1) / 3)
+            assert result.stderr[i, j] == pytest.approx(np.std(expected, ddof=1) / 3)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 100), st.floats(0.01, 100))
-def test_scale_changes_nothing_and_the_true_map_has_none(seed, scale, other):
+def test_scale_does_not_matter_and_shapley_values_have_no_bias(seed, scale, anchor_scale):
     rng = np.random.default_rng(seed)
     a, anchor = rng.normal(size=(2, 3, 20))
     plain = metrics.attribution_biases(a, anchor).mean
-    assert metrics.attribution_biases(a * scale, anchor * other).mean == pytest.approx(plain)
+    assert metrics.attribution_biases(a * scale, anchor * anchor_scale).mean == pytest.approx(plain)
     assert metrics.attribution_biases(anchor * scale, anchor).mean == pytest.approx(np.zeros_like(plain), abs=1e-12)
 
 
-def test_the_norm_is_freed_from_sampling_noise():
+def test_sampling_noise_is_removed_from_the_norm():
     rng = np.random.default_rng(1)
     true = rng.normal(size=(60, 200))
     maps = true + rng.normal(scale=2.0, size=true.shape)
     accurate = metrics.attribution_biases(maps, true).mean
     noisy = true + rng.normal(scale=0.8, size=true.shape)
-    found = metrics.attribution_biases(maps, noisy, stderr=np.full(true.shape, 0.8))
-    # Noise of .8 makes the norm sqrt(1.64) times too long; the anchor shrinks by that, and the bias with it grows.
-    assert abs(found.corrected[0, 0] - accurate[0, 0]) < 0.3 * abs(found.mean[0, 0] - accurate[0, 0])
-    assert metrics.attribution_biases(maps, noisy).corrected == pytest.approx(found.mean)
+    result = metrics.attribution_biases(maps, noisy, stderr=np.full(true.shape, 0.8))
+    # Noise of .8 inflates the norm by sqrt(1.64); the anchor shrinks by that factor, and the bias grows.
+    assert abs(result.corrected[0, 0] - accurate[0, 0]) < 0.3 * abs(result.mean[0, 0] - accurate[0, 0])
+    assert metrics.attribution_biases(maps, noisy).corrected == pytest.approx(result.mean)
 
 
-def test_degenerate_maps_are_counted_and_set_aside():
+def test_degenerate_maps_are_counted_and_left_out():
     rng = np.random.default_rng(2)
     a, anchor = rng.normal(size=(2, 4, 10))
     expected = metrics.attribution_biases(a[2:], anchor[2:]).mean
     a[0], anchor[1] = 0.0, 0.0
-    found = metrics.attribution_biases(a, anchor)
-    assert found.degenerate == 2
-    assert found.mean == pytest.approx(expected)
-    assert np.isnan(found.per_example[:2]).all()
-    alone = metrics.attribution_bias(np.zeros((2, 3)), np.ones((2, 3)))
-    assert math.isnan(alone)
-    assert "zero everywhere" in (metrics.reason(alone) or "")
+    result = metrics.attribution_biases(a, anchor)
+    assert result.degenerate == 2
+    assert result.mean == pytest.approx(expected)
+    assert np.isnan(result.per_example[:2]).all()
+    all_zero = metrics.attribution_bias(np.zeros((2, 3)), np.ones((2, 3)))
+    assert math.isnan(all_zero)
+    assert "zero everywhere" in (metrics.reason(all_zero) or "")
 
 
-def test_takes_tensors():
+def test_torch_tensors_are_accepted():
     a, anchor = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0))
-    found = metrics.attribution_bias(a.requires_grad_(), anchor)
-    assert found == pytest.approx(metrics.attribution_bias(a.detach().numpy(), anchor.numpy()))
+    result = metrics.attribution_bias(a.requires_grad_(), anchor)
+    assert result == pytest.approx(metrics.attribution_bias(a.detach().numpy(), anchor.numpy()))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "words"),
+    ("arguments", "options", "message"),
     [
-        ((np.ones((2, 3)), np.ones((2, 4))), {}, "shapley: its shape"),
+        ((np.ones((2, 3)), np.ones((2, 4))), {}, r"shapley: expected shape \(2, 3\).*got \(2, 4\)"),
         ((np.ones(3), np.ones(3)), {}, "attributions: expected 2 dimension"),
-        ((np.array([[1.0, math.nan]]), np.ones((1, 2))), {}, "attributions: sample 0 has a NaN"),
-        ((np.ones((1, 2)), np.array([[1.0, math.inf]])), {}, "shapley: sample 0 has a NaN"),
+        (
+            (np.array([[1.0, math.nan]]), np.ones((1, 2))),
+            {},
+            "attributions: expected finite numbers, got NaN or infinity in example 0",
+        ),
+        (
+            (np.ones((1, 2)), np.array([[1.0, math.inf]])),
+            {},
+            "shapley: expected finite numbers, got NaN or infinity in example 0",
+        ),
         ((np.ones((1, 2)), np.ones((1, 2))), {"shares": [0.0]}, "share: expected"),
         ((np.ones((1, 2)), np.ones((1, 2))), {"sides": ["left"]}, "side: unknown name 'left'"),
         ((np.ones((1, 2)), np.ones((1, 2))), {"stderr": np.ones((1, 3))}, "stderr: expected"),
         ((np.ones((1, 2)), np.ones((1, 2))), {"stderr": -np.ones((1, 2))}, "stderr: expected"),
     ],
 )
-def test_refusals(arguments, options, words):
-    with pytest.raises(InputError, match=words):
+def test_invalid_input_is_rejected(arguments, options, message):
+    with pytest.raises(InputError, match=message):
         metrics.attribution_biases(*arguments, **options)
 
 
-def test_several_methods_are_judged_at_once_as_one_by_one():
+def test_several_methods_at_once_equal_one_by_one():
     rng = np.random.default_rng(3)
     maps, anchor = rng.normal(size=(4, 6, 30)), rng.normal(size=(6, 30))
     maps[2, 1] = 0.0
@@ -114,47 +124,46 @@ def test_several_methods_are_judged_at_once_as_one_by_one():
     anchor, errors = parts.mean(axis=0), parts.std(axis=0, ddof=1) / math.sqrt(5)
     together = metrics.attribution_biases(maps, anchor, stderr=errors, parts=parts)
     assert np.array_equal(together.degenerate, [0, 0, 1, 0])
-    for place, one in enumerate(maps):
-        alone = metrics.attribution_biases(one, anchor, stderr=errors, parts=parts)
-        split = together.of_method(place)
+    for index, method_maps in enumerate(maps):
+        single = metrics.attribution_biases(method_maps, anchor, stderr=errors, parts=parts)
+        split = together.of_method(index)
         for name in ("mean", "corrected", "stderr", "sampling_stderr", "floor"):
-            assert getattr(split, name) == pytest.approx(getattr(alone, name))
-        assert split.per_example == pytest.approx(alone.per_example, nan_ok=True)
-        assert split.degenerate == alone.degenerate
+            assert getattr(split, name) == pytest.approx(getattr(single, name))
+        assert split.per_example == pytest.approx(single.per_example, nan_ok=True)
+        assert split.degenerate == single.degenerate
 
 
-def test_the_sampling_error_of_the_mean_is_what_other_draws_would_change():
+def test_the_sampling_error_of_the_mean_is_its_spread_over_draws():
     rng = np.random.default_rng(4)
     true = rng.normal(size=(8, 50))
-    maps = np.exp(
-        2 * rng.normal(size=true.shape)
-    )  # far too much for a few: no difference is near 0, where it would fold
+    # Heavy-tailed maps: no difference is near 0, where the absolute value would fold it.
+    maps = np.exp(2 * rng.normal(size=true.shape))
 
     def drawn():
-        # A fixed sum, as the marginals of a permutation have: noise of one player is taken back by the others.
+        # Noise with a fixed sum over players, as in the marginals of a permutation.
         noise = rng.normal(scale=1.5, size=(10, *true.shape))
         return true + noise - noise.mean(axis=2, keepdims=True)
 
-    found, repeats = [], []
+    results, repeats = [], []
     for _ in range(300):
         parts = drawn()
         errors = parts.std(axis=0, ddof=1) / math.sqrt(10)
-        found.append(metrics.attribution_biases(maps, parts.mean(axis=0), stderr=errors, parts=parts))
-        repeats.append(found[-1].mean)
+        results.append(metrics.attribution_biases(maps, parts.mean(axis=0), stderr=errors, parts=parts))
+        repeats.append(results[-1].mean)
     spread = np.std(repeats, axis=0)
-    told = np.sqrt(np.mean([np.square(one.sampling_stderr) for one in found], axis=0))
-    assert told[:2, 0] == pytest.approx(spread[:2, 0], rel=0.1)
+    estimated = np.sqrt(np.mean([np.square(result.sampling_stderr) for result in results], axis=0))
+    assert estimated[:2, 0] == pytest.approx(spread[:2, 0], rel=0.1)
     independent = metrics.attribution_biases(maps, parts.mean(axis=0), stderr=errors).sampling_stderr
-    assert (independent[4] > 2 * found[-1].sampling_stderr[4]).all()  # at 90 % the sum is nearly fixed
+    assert (independent[4] > 2 * results[-1].sampling_stderr[4]).all()  # at 90 % the sum is nearly fixed
     assert np.isnan(metrics.attribution_biases(maps, true).floor).all()
 
 
-def test_the_floor_is_what_the_true_map_scores():
+def test_the_floor_is_the_score_of_the_true_map():
     rng = np.random.default_rng(5)
     true = rng.normal(size=(200, 60)) + 0.5
     parts = true + rng.normal(scale=0.6, size=(10, *true.shape))
     errors = parts.std(axis=0, ddof=1) / math.sqrt(10)
-    found = metrics.attribution_biases(true, parts.mean(axis=0), stderr=errors, parts=parts)
-    assert found.mean[0] == pytest.approx(found.floor[0], rel=0.25)
+    result = metrics.attribution_biases(true, parts.mean(axis=0), stderr=errors, parts=parts)
+    assert result.mean[0] == pytest.approx(result.floor[0], rel=0.25)
     with pytest.raises(InputError, match="parts: expected at least 2"):
         metrics.attribution_biases(true, true, parts=parts[:1])

@@ -20,7 +20,7 @@ needs_logs = pytest.mark.skipif(not LOGS.exists(), reason="the l2logger example 
 
 
 def read_blocks(folder: Path) -> list[Block]:
-    """One block for each stretch of one task within a numbered block of the log."""
+    """Return one block for each contiguous part of one task within a numbered block of the log."""
     rows: list[tuple[int, int, str, str, float]] = []
     for file in folder.glob("**/data-log.tsv"):
         with file.open(newline="", encoding="utf-8") as lines:
@@ -113,8 +113,8 @@ def test_transfer_ratios_are_the_printed_ones(run: Run, printed: dict[str, Any],
 
 
 @needs_logs
-def test_the_other_variants_are_what_l2metrics_gives(run: Run) -> None:
-    """Numbers of l2metrics 3.1.0 on the same logs with both methods asked for."""
+def test_the_other_variants_equal_l2metrics(run: Run) -> None:
+    """Numbers of l2metrics 3.1.0 on the same logs with both methods."""
     maintained = lifelong.performance_maintenance(run, "mrtlp")
     assert maintained.mean == pytest.approx(4.6819751038, abs=6e-11)
     assert maintained.tasks["task1_1"] == pytest.approx(4.827292498373276, rel=1e-10)
@@ -234,7 +234,7 @@ def test_sample_efficiency_of_curves_that_do_not_rise_is_nan(curve: list[float],
     assert "saturation" in result.reasons["a"]
 
 
-def test_what_is_missing_is_nan_with_a_reason() -> None:
+def test_a_missing_value_is_nan_with_a_reason() -> None:
     for metric in (lifelong.relative_performance, lifelong.sample_efficiency):
         assert set(metric(SMALL).reasons.values()) == {"no training curve"}
         lonely = Run([Block("train", "a", np.arange(9.0))])
@@ -244,14 +244,14 @@ def test_what_is_missing_is_nan_with_a_reason() -> None:
     assert lifelong.performance_maintenance(SMALL, "mrtlp").reasons.keys() == {"1", "2"}
 
 
-def test_an_expert_below_zero_is_no_yardstick() -> None:
+def test_an_expert_below_zero_is_not_a_reference() -> None:
     run = Run([Block("train", "a", np.arange(3.0))], {"a": [np.array([-2.0, -1.0, 0.0])]})
     for metric in (lifelong.relative_performance, lifelong.sample_efficiency):
         assert np.isnan(metric(run).tasks["a"])
         assert "normalise" in metric(run).reasons["a"]
 
 
-def test_a_table_with_gaps_skips_what_was_not_measured() -> None:
+def test_missing_entries_of_a_table_are_skipped() -> None:
     run = table_run((np.nan, np.nan), (0.9, np.nan), (0.5, 0.8), curriculum=(0, 1))
     assert lifelong.performance_maintenance(run).tasks["1"] == pytest.approx(-0.4)
     assert lifelong.forward_transfer(run).pairs == {}
@@ -274,24 +274,30 @@ def test_smoothing_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mistake", "message"),
+    ("call", "message"),
     [
-        (lambda: Block("sleep", "a", np.ones(1)), "'sleep', expected 'train' or 'test'"),  # type: ignore[arg-type]
-        (lambda: Block("test", "a", np.empty(0)), "no performance"),
+        (lambda: Block("sleep", "a", np.ones(1)), "expected the kind 'train' or 'test', got 'sleep'"),  # type: ignore[arg-type]
+        (lambda: Block("test", "a", np.empty(0)), "expected at least one performance"),
         (lambda: Block("train", "a", np.ones((2, 2))), r"shape \(2, 2\)"),
-        (lambda: Block("train", "a", np.array([1.0, np.nan])), "experience 2 is nan"),
-        (lambda: Run([], {"a": [np.empty(0)]}), "curve is empty"),
-        (lambda: lifelong.normalised(SMALL, {"1": (0, 1)}), "task '2' is missing"),
+        (lambda: Block("train", "a", np.array([1.0, np.nan])), "experience 2: expected a finite performance, got nan"),
+        (lambda: Run([], {"a": [np.empty(0)]}), "empty training curve"),
+        (lambda: lifelong.normalised(SMALL, {"1": (0, 1)}), "got none for task '2'"),
         (lambda: lifelong.from_table(np.ones((2, 2)), [0, 1]), "expected 3 rows"),
-        (lambda: lifelong.from_table(np.ones((2, 2)), [2]), r"outside 0\.\.1"),
-        (lambda: lifelong.performance_maintenance(SMALL, "last"), "expected one of mrlep, mrtlp"),  # type: ignore[arg-type]
-        (lambda: lifelong.mean_performance(SMALL, "sleep"), "expected one of train, test"),  # type: ignore[arg-type]
-        (lambda: lifelong.forward_transfer(SMALL, "difference"), "ratio, contrast"),  # type: ignore[arg-type]
+        (lambda: lifelong.from_table(np.ones((2, 2)), [2]), r"expected tasks from 0 to 1, got \[2\]"),
+        (
+            lambda: lifelong.performance_maintenance(SMALL, "last"),
+            "reference: unknown name 'last', known: mrlep, mrtlp",
+        ),  # type: ignore[arg-type]
+        (lambda: lifelong.mean_performance(SMALL, "sleep"), "kind: unknown name 'sleep', known: test, train"),  # type: ignore[arg-type]
+        (
+            lambda: lifelong.forward_transfer(SMALL, "difference"),
+            "form: unknown name 'difference', known: contrast, ratio",
+        ),  # type: ignore[arg-type]
     ],
 )
-def test_a_mistake_is_told(mistake: Any, message: str) -> None:
+def test_invalid_input_is_rejected(call: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        mistake()
+        call()
 
 
 def test_constant_performance_is_normalised_to_one() -> None:

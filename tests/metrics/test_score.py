@@ -39,7 +39,7 @@ def test_w2_is_the_only_vector_on_the_grid_that_reproduces_all_five_rows():
     wanted = np.array([scores[1] for _, scores in GOLDEN.values()])
     grid = np.arange(21)
     last = np.stack(np.meshgrid(grid, grid, grid, indexing="ij"), -1).reshape(-1, 3)
-    found = []
+    solutions = []
     for a in grid:
         for b in range(21 - a):
             for c in range(21 - a - b):
@@ -47,8 +47,8 @@ def test_w2_is_the_only_vector_on_the_grid_that_reproduces_all_five_rows():
                 seventh = 20 - a - b - c - rest.sum(axis=1)
                 vectors = np.column_stack([np.tile([a, b, c], (len(rest), 1)), rest, seventh]) / 20
                 hit = (np.abs(vectors @ values.T - wanted) < 5.1e-5).all(axis=1)
-                found.extend(vectors[hit].tolist())
-    assert found == [pytest.approx(list(metrics.WEIGHTS["W2"].values()))]
+                solutions.extend(vectors[hit].tolist())
+    assert solutions == [pytest.approx(list(metrics.WEIGHTS["W2"].values()))]
 
 
 def test_model_size_of_ewc_is_the_printed_040():
@@ -78,7 +78,7 @@ def test_stability_by_hand():
     assert "two runs" in (metrics.reason(metrics.cl_stability(runs[:1])) or "")
 
 
-def test_a_partial_score_is_missing_until_asked_for():
+def test_a_partial_score_is_missing_without_renormalise():
     partial = {name: value for name, value in CRITERIA["Naive"].items() if name != "FWT"}
     value = metrics.cl_score(partial)
     assert math.isnan(value)
@@ -86,7 +86,7 @@ def test_a_partial_score_is_missing_until_asked_for():
     assert metrics.cl_score(partial, renormalise=True) == pytest.approx(sum(partial.values()) / 6)
     nan = {**CRITERIA["Naive"], "FWT": math.nan}
     assert metrics.cl_score(nan, renormalise=True) == pytest.approx(sum(partial.values()) / 6)
-    assert metrics.cl_score(partial, {"A": 1.0}) == pytest.approx(0.3825)  # FWT has no weight, so it is not missed
+    assert metrics.cl_score(partial, {"A": 1.0}) == pytest.approx(0.3825)  # FWT has no weight, so it is not needed
     assert "no criterion" in (metrics.reason(metrics.cl_score({"MS": 1.0}, {"A": 1.0}, renormalise=True)) or "")
 
 
@@ -130,18 +130,18 @@ def test_correlation_of_criteria_over_learners():
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
-        (lambda: metrics.cl_score(CRITERIA["SI"], "W4"), "'W4' are not known"),
-        (lambda: metrics.cl_score(CRITERIA["SI"], {"A": 0.5}), "sum to 0.5"),
-        (lambda: metrics.cl_score(CRITERIA["SI"], {"A": 1.5, "MS": -0.5}), "outside"),
+        (lambda: metrics.cl_score(CRITERIA["SI"], "W4"), "unknown name 'W4'"),
+        (lambda: metrics.cl_score(CRITERIA["SI"], {"A": 0.5}), "expected a sum of 1, got 0.5"),
+        (lambda: metrics.cl_score(CRITERIA["SI"], {"A": 1.5, "MS": -0.5}), "between 0 and 1 for A, got 1.5"),
         (lambda: metrics.cl_score(CRITERIA["SI"], {"BWT": 1.0}), r"did you mean 'BWT\+'"),
-        (lambda: metrics.cl_score({"A": 38.25}), "A is 38.25"),
-        (lambda: metrics.cl_score({"Acc": 0.5}), "no criterion"),
+        (lambda: metrics.cl_score({"A": 38.25}), "between 0 and 1 for A, got 38.25"),
+        (lambda: metrics.cl_score({"Acc": 0.5}), "unknown criterion 'Acc'"),
         (lambda: metrics.cl_stability([]), "got none"),
         (
             lambda: metrics.first_places({"a": {"A": 0.1}, "b": {"MS": 0.1}}),
-            "no criterion is known for every",
+            "at least one criterion that is known for every learner",
         ),
         (lambda: metrics.model_size_efficiency([1, 0]), "positive"),
         (lambda: metrics.model_size_efficiency([]), "empty"),
@@ -151,6 +151,6 @@ def test_correlation_of_criteria_over_learners():
         (lambda: metrics.computational_efficiency([1], [1], epsilon=0), "epsilon"),
     ],
 )
-def test_bad_input_is_named(call, says):
-    with pytest.raises(InputError, match=says):
+def test_invalid_input_is_rejected(call, message):
+    with pytest.raises(InputError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""SHAPC on arrays: hand-worked maps, the paper's formula written slowly, and properties."""
+"""SHAPC on arrays: hand-worked values, a direct implementation of the formula, and properties."""
 
 import math
 
@@ -14,22 +14,22 @@ from perdure.metrics.shapc import BLOCK_VALUES
 
 
 def slow_shapc(before, after, top=0.3):
-    """Eq. 4 and 5 for one sample, channel by channel."""
-    found = []
-    for one, other in zip(before, after, strict=True):
-        first, second = (plane.ravel().astype(float) for plane in (one, other))
+    """Eq. 4 and 5 for one example, channel by channel."""
+    scores = []
+    for channels in zip(before, after, strict=True):
+        first, second = (channel.ravel().astype(float) for channel in channels)
         if first.min() == first.max() or second.min() == second.max():
             continue
         k = max(1, math.floor(top * len(first) + 1e-9))
         p = [values >= np.sort(values)[-k] for values in (first, second)]
         scaled = [(values - values.min()) / (values.max() - values.min()) for values in (first, second)]
         w = np.exp(-np.abs(scaled[0] - scaled[1]))
-        found.append(w[p[0] & p[1]].sum() / w[p[0] | p[1]].sum())
-    return np.mean(found) if found else np.nan
+        scores.append(w[p[0] & p[1]].sum() / w[p[0] | p[1]].sum())
+    return np.mean(scores) if scores else np.nan
 
 
 def slow_authors(before, after, top=0.3):
-    """The authors' code: channels summed, divided by the range, the minimum left in."""
+    """The authors' code: channels are summed and divided by the range, without subtracting the minimum."""
     first, second = before.sum(axis=0).ravel(), after.sum(axis=0).ravel()
     k = max(1, math.floor(top * len(first) + 1e-9))
     p = [values >= np.sort(values)[-k] for values in (first, second)]
@@ -63,17 +63,17 @@ def test_channels_are_averaged():
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("top", [0.1, 0.3, 0.5, 1.0])
-def test_equals_the_formula_written_slowly(kind, ties, top):
+def test_equals_the_direct_formula(kind, ties, top):
     before, after = (maps.astype(kind) for maps in random_maps(1, n=30, ties=ties))
     expected = [slow_shapc(one, other, top) for one, other in zip(before, after, strict=True)]
     assert metrics.shapc(before, after, top) == pytest.approx(expected, rel=1e-6 if kind is np.float32 else 1e-12)
 
 
-def test_authors_variant_equals_their_code_written_slowly():
+def test_authors_variant_equals_their_code():
     before, after = random_maps(2)
-    found = metrics.shapc(before, after, channels="sum", normalise="range")
-    assert found == pytest.approx([slow_authors(one, other) for one, other in zip(before, after, strict=True)])
-    assert not np.allclose(found, metrics.shapc(before, after))
+    result = metrics.shapc(before, after, channels="sum", normalise="range")
+    assert result == pytest.approx([slow_authors(one, other) for one, other in zip(before, after, strict=True)])
+    assert not np.allclose(result, metrics.shapc(before, after))
 
 
 def test_blocks_join():
@@ -99,16 +99,16 @@ def test_floating_share_does_not_lose_a_value():
     before = np.arange(100.0)[None]
     after = before.copy()
     after[0, 71] = 0.5
-    found = metrics.shapc(before, after, top=0.29)[0]
+    result = metrics.shapc(before, after, top=0.29)[0]
     weights = np.exp(-np.abs(before - after)[0] / 99)
     expected = weights[72:].sum() / weights[70:].sum()
-    assert found == pytest.approx(expected)
+    assert result == pytest.approx(expected)
     assert metrics.shapc(before, after, top=0.28)[0] == 1
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 100), st.floats(-50, 50))
-def test_scale_and_shift_change_nothing(seed, scale, shift):
+def test_scale_and_shift_do_not_matter(seed, scale, shift):
     before, after = random_maps(seed, n=3)
     assert metrics.shapc(before * scale + shift, after) == pytest.approx(metrics.shapc(before, after), rel=1e-6)
 
@@ -117,9 +117,9 @@ def test_scale_and_shift_change_nothing(seed, scale, shift):
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.05, 0.3, 0.9]))
 def test_range_symmetry_and_self(seed, top):
     before, after = random_maps(seed, n=4)
-    there = metrics.shapc(before, after, top)
-    assert ((there >= 0) & (there <= 1)).all()
-    assert metrics.shapc(after, before, top) == pytest.approx(there)
+    scores = metrics.shapc(before, after, top)
+    assert ((scores >= 0) & (scores <= 1)).all()
+    assert metrics.shapc(after, before, top) == pytest.approx(scores)
     assert (metrics.shapc(before, before, top) == 1).all()
 
 
@@ -129,88 +129,89 @@ def test_unrelated_maps_score_about_a_fifth():
     assert metrics.shapc(maps[0], maps[1]).mean() == pytest.approx(0.20, abs=0.01)
 
 
-def test_constant_channels_are_left_out_and_empty_samples_are_nan():
+def test_constant_channels_are_left_out_and_degenerate_examples_are_nan():
     before, after = random_maps(4)
     before[0, 1], after[1, 2], before[2] = 3.0, -1.0, 0.0
-    found = metrics.shapc(before, after)
-    assert found == pytest.approx(
-        [slow_shapc(one, other) for one, other in zip(before, after, strict=True)], nan_ok=True
-    )
-    assert np.isnan(found[2])
-    assert not np.isnan(np.delete(found, 2)).any()
+    result = metrics.shapc(before, after)
+    assert result == pytest.approx([slow_shapc(*maps) for maps in zip(before, after, strict=True)], nan_ok=True)
+    assert np.isnan(result[2])
+    assert not np.isnan(np.delete(result, 2)).any()
 
 
-def test_takes_tensors():
+def test_torch_tensors_are_accepted():
     before, after = random_maps(5)
-    found = metrics.shapc(torch.tensor(before, requires_grad=True), torch.tensor(after))
-    assert found == pytest.approx(metrics.shapc(before, after))
+    result = metrics.shapc(torch.tensor(before, requires_grad=True), torch.tensor(after))
+    assert result == pytest.approx(metrics.shapc(before, after))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
-        ((np.zeros((2, 3)), np.zeros((2, 4))), "after: its shape"),
-        ((np.zeros((2, 3, 4)), np.zeros((2, 3, 4))), "expected numbers as"),
+        ((np.zeros((2, 3)), np.zeros((2, 4))), r"after: expected shape .* got"),
+        ((np.zeros((2, 3, 4)), np.zeros((2, 3, 4))), "expected numbers of shape"),
         ((np.array([["a"]]), np.array([["b"]])), "type"),
-        ((np.eye(3), np.eye(3) * [[1], [math.nan], [1]]), "after: sample 1 has a NaN"),
-        ((np.eye(3), np.eye(3), 0.0), "top: expected a share"),
-        ((np.eye(3), np.eye(3), 1.1), "top: expected a share"),
-        ((np.eye(3), np.eye(3), 0.3, "mean"), "unknown option 'mean'"),
+        (
+            (np.eye(3), np.eye(3) * [[1], [math.nan], [1]]),
+            "after: expected finite numbers, got NaN or infinity in example 1",
+        ),
+        ((np.eye(3), np.eye(3), 0.0), r"top: expected a number in \(0, 1\]"),
+        ((np.eye(3), np.eye(3), 1.1), r"top: expected a number in \(0, 1\]"),
+        ((np.eye(3), np.eye(3), 0.3, "mean"), "channels: unknown name 'mean'"),
     ],
 )
-def test_refusals(arguments, words):
-    with pytest.raises(InputError, match=words):
+def test_invalid_input_is_rejected(arguments, message):
+    with pytest.raises(InputError, match=message):
         metrics.shapc(*arguments)
 
 
 def test_summary_by_hand():
     values = {(0, 1): [0.2, 0.4], (0, 2): [0.6, 0.8, math.nan], (1, 2): [0.5, 0.5]}
-    found = metrics.summarise_shapc(values)
-    assert found.pi[0, 1:] == pytest.approx([0.3, 0.7])
-    assert found.lam[0, 1:] == pytest.approx([0.1 / 0.3, 0.1 / 0.7])
-    assert found.mean == pytest.approx(((0.3 + 0.7) / 2 + 0.5) / 2)
-    assert found.var == pytest.approx(((1 / 3 + 1 / 7) / 2 + 0) / 2)
-    assert found.n.tolist() == [[0, 2, 2], [0, 0, 2], [0, 0, 0]]
-    assert found.degenerate[0, 2] == 1
-    assert np.isnan(found.pi[np.tril_indices(3)]).all()
+    result = metrics.summarise_shapc(values)
+    assert result.pi[0, 1:] == pytest.approx([0.3, 0.7])
+    assert result.lam[0, 1:] == pytest.approx([0.1 / 0.3, 0.1 / 0.7])
+    assert result.mean == pytest.approx(((0.3 + 0.7) / 2 + 0.5) / 2)
+    assert result.var == pytest.approx(((1 / 3 + 1 / 7) / 2 + 0) / 2)
+    assert result.n.tolist() == [[0, 2, 2], [0, 0, 2], [0, 0, 0]]
+    assert result.degenerate[0, 2] == 1
+    assert np.isnan(result.pi[np.tril_indices(3)]).all()
 
 
 def test_authors_summary_by_hand():
     values = {(0, 1): [0.2, 0.4, 0.9], (0, 2): [0.6, 0.8, 0.1]}
     labels = {0: [7, 7, 3]}
-    found = metrics.summarise_shapc(values, variant="authors", labels=labels)
+    result = metrics.summarise_shapc(values, variant="authors", labels=labels)
     # Class 7 has means .3 and .7 with deviations .1, class 3 has .9 and .1 with none.
-    assert found.pi[0, 1:] == pytest.approx([0.6, 0.4])
-    assert found.mean == pytest.approx(0.5)
-    assert found.var == pytest.approx(0.05 / 0.5)
+    assert result.pi[0, 1:] == pytest.approx([0.6, 0.4])
+    assert result.mean == pytest.approx(0.5)
+    assert result.var == pytest.approx(0.05 / 0.5)
     one_class = metrics.summarise_shapc(values, variant="authors")
     assert one_class.mean == pytest.approx(0.5)
     assert one_class.var == pytest.approx((np.std(values[0, 1]) + np.std(values[0, 2])) / 2 / 0.5)
 
 
-def test_summary_without_a_usable_sample_says_why():
-    found = metrics.summarise_shapc({(0, 1): [math.nan, math.nan]})
-    assert math.isnan(found.mean)
-    assert "degenerate" in (metrics.reason(found.mean) or "")
+def test_a_summary_of_degenerate_examples_is_missing_with_a_reason():
+    result = metrics.summarise_shapc({(0, 1): [math.nan, math.nan]})
+    assert math.isnan(result.mean)
+    assert "degenerate" in (metrics.reason(result.mean) or "")
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
-        ({}, "no pair"),
-        ({(1, 1): [0.5]}, "is not"),
-        ({(2, 1): [0.5]}, "is not"),
-        ({(0, 1): [1.5]}, "outside"),
-        ({(0, 1): []}, "one value for each sample"),
-        ({(0, 1): [[0.5]]}, "one value for each sample"),
+        ({}, "at least one pair"),
+        ({(1, 1): [0.5]}, r"0 <= tau < t, got \(1, 1\)"),
+        ({(2, 1): [0.5]}, r"0 <= tau < t, got \(2, 1\)"),
+        ({(0, 1): [1.5]}, "between 0 and 1, got 1.5"),
+        ({(0, 1): []}, "one number for each example"),
+        ({(0, 1): [[0.5]]}, "one number for each example"),
     ],
 )
-def test_summary_refuses(values, words):
-    with pytest.raises(InputError, match=words):
+def test_invalid_values_of_a_summary_are_rejected(values, message):
+    with pytest.raises(InputError, match=message):
         metrics.summarise_shapc(values)
 
 
-def test_authors_summary_needs_fitting_labels():
+def test_authors_summary_needs_a_label_for_each_example():
     with pytest.raises(InputError, match="expected 2 classes"):
         metrics.summarise_shapc({(0, 1): [0.1, 0.2]}, variant="authors", labels={0: [1]})
     with pytest.raises(InputError, match="unknown name"):

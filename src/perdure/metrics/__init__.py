@@ -12,7 +12,8 @@ from perdure.metrics.accuracy_matrix import (
     positive_backward_transfer,
     remembering,
 )
-from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, chosen_players
+from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, selected_players
+from perdure.metrics.bootstrap import Difference, holm, paired_difference
 from perdure.metrics.correlation import (
     KendallCorrelation,
     KendallMatrix,
@@ -33,7 +34,6 @@ from perdure.metrics.efficiency import (
 from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
-from perdure.metrics.paired_tests import Difference, holm, paired_difference
 from perdure.metrics.registry import METRICS, Metric, RunNumbers, compute_metrics, metric
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
 from perdure.metrics.sampling_stability import (
@@ -99,7 +99,6 @@ __all__ = [
     "average_accuracy",
     "average_forgetting",
     "backward_transfer",
-    "chosen_players",
     "cl_score",
     "cl_stability",
     "computational_efficiency",
@@ -132,6 +131,7 @@ __all__ = [
     "run_metrics",
     "sample_storage_efficiency",
     "sampling_distribution",
+    "selected_players",
     "shapc",
     "shapc_at_shares",
     "spearman_correlation",

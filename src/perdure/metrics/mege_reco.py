@@ -1,6 +1,7 @@
-"""MeGe and ReCo: do explanations survive retraining? From distances between the explanations of two models.
+"""MeGe and ReCo: consistency of explanations under retraining, from distances between the maps of two models.
 
-S= holds the distances of pairs of models that both classify a sample correctly, S!= those where exactly one does.
+S= holds the distances for examples that both models of a pair classify correctly, S!= those for examples that exactly one
+of them classifies correctly.
 """
 
 from __future__ import annotations
@@ -15,49 +16,52 @@ from perdure.base.errors import InputError, suggest
 from perdure.metrics.missing import FloatArray, Missing
 
 Variant = Literal["precision", "rate"]
-NO_SAME = "S= is empty: no sample was classified correctly by both models of a pair"
-NO_DIFFERENT = "S!= is empty: there is no sample that exactly one model of a pair classifies correctly"
+NO_SAME = "S= is empty: no example is classified correctly by both models of a pair"
+NO_DIFFERENT = "S!= is empty: no example is classified correctly by exactly one model of a pair"
 ALL_EQUAL = "all distances are equal, so no threshold has a distance above it"
 
 
 def mege(same: Any) -> float:
-    """Return the mean generalisability 1 / (1 + mean of S=), in (0, 1]; higher is better (Fel et al. 2022, Eq. 3).
+    """Return MeGe, the mean generalizability 1 / (1 + mean of S=) (Fel et al. 2022, Eq. 3). In (0, 1], higher is better.
 
-    ``same``: the distances of S=; none is Missing, a NaN with the reason. Equal explanations give 1, and so do maps that say
-    nothing. The report's MeGe is the plain mean, here `mege_distance`; lower is better there.
+    ``same`` holds the distances of S=; `Missing` if it is empty. Identical maps score 1, and so do constant maps, which
+    explain nothing. MeGe in the MeGe-ReCo report is the mean distance, here `mege_distance`, where lower is better.
     """
     mean = mege_distance(same)
     return mean if isinstance(mean, Missing) else 1 / (1 + mean)
 
 
 def mege_distance(same: Any) -> float:
-    """Return the mean of the distances in S=, at least 0; lower is better: MeGe as the report has it."""
+    """Return the mean distance in S=, the MeGe of the MeGe-ReCo report. At least 0, lower is better."""
     distances = as_distances(same, "same")
     if not len(distances):
         return Missing(NO_SAME)
     if distances.min() < 0:
-        raise InputError(f"same: distance {int(distances.argmin()) + 1} is {distances.min():g}, expected at least 0")
+        raise InputError(
+            f"same: expected distances of at least 0, got {distances.min():g} at distance {int(distances.argmin()) + 1}"
+        )
     return float(distances.mean())
 
 
 def reco(same: Any, different: Any, variant: Variant = "precision") -> float:
-    """Return the relative consistency, the largest TPR + TNR - 1 over thresholds gamma among all distances; higher is better.
+    """Return ReCo, the relative consistency: the maximum of TPR + TNR - 1 over thresholds gamma. Higher is better.
 
-    ``variant="precision"``, as the papers print it: TPR is the share of S= among the distances up to gamma, TNR the share of
-    S!= among those above; a gamma with nothing above it is skipped. It is not corrected for chance: a single distance of S=
-    below all others already scores |S!=| / (|S| - 1). ``variant="rate"``: TPR = |S= up to gamma| / |S=| and
-    TNR = |S!= above gamma| / |S!=|, in [0, 1], 0 without any separation: the one-sided two-sample Kolmogorov-Smirnov
-    statistic. An empty set is Missing, and so is the precision form when all distances are equal.
+    Thresholds are all distances in S, the union of S= and S!=. ``variant="precision"``, as printed in the papers: TPR is the
+    share of S= among the distances up to gamma, TNR the share of S!= among the distances above gamma; a gamma without
+    distances above it is skipped. This variant is not corrected for chance: a single distance of S= below all others
+    already scores |S!=| / (|S| - 1). ``variant="rate"``: TPR = |S= up to gamma| / |S=| and
+    TNR = |S!= above gamma| / |S!=|. It lies in [0, 1], is 0 without any separation, and equals the one-sided two-sample
+    Kolmogorov-Smirnov statistic. `Missing` if a set is empty; the precision variant also if all distances are equal.
     """
     if variant not in get_args(Variant):
         raise InputError(f"variant: unknown name {variant!r}, {suggest(str(variant), list(get_args(Variant)))}")
-    precision, rate = _best(as_distances(same, "same"), as_distances(different, "different"))
+    precision, rate = _best_thresholds(as_distances(same, "same"), as_distances(different, "different"))
     return precision[0] if variant == "precision" else rate[0]
 
 
 @dataclass(frozen=True)
 class PairScores:
-    """Both forms of MeGe and of ReCo, the counts they rest on, and the thresholds at which ReCo is reached."""
+    """Both variants of MeGe and of ReCo, the sizes of S= and S!=, and the thresholds at which ReCo is attained."""
 
     mege: float
     mege_distance: float
@@ -70,10 +74,10 @@ class PairScores:
 
 
 def pair_scores(same: Any, different: Any) -> PairScores:
-    """Return all scores of two sets of distances; what cannot be computed is Missing."""
+    """Return all scores of two sets of distances; a score that cannot be computed is `Missing`."""
     near, far = as_distances(same, "same"), as_distances(different, "different")
     mean = mege_distance(near)
-    precision, rate = _best(near, far)
+    precision, rate = _best_thresholds(near, far)
     return PairScores(
         mege=mean if isinstance(mean, Missing) else 1 / (1 + mean),
         mege_distance=mean,
@@ -86,37 +90,38 @@ def pair_scores(same: Any, different: Any) -> PairScores:
     )
 
 
-def _best(near: FloatArray, far: FloatArray) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the precision form and the rate form, each with the lowest threshold at which it is reached."""
+def _best_thresholds(near: FloatArray, far: FloatArray) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the precision and the rate variant of ReCo, each with the lowest threshold at which it is attained."""
     if not len(near) or not len(far):
-        lacking = Missing(NO_DIFFERENT if len(near) else NO_SAME)
-        return (lacking, lacking), (lacking, lacking)
+        missing = Missing(NO_DIFFERENT if len(near) else NO_SAME)
+        return (missing, missing), (missing, missing)
     thresholds, near_counts, far_counts = counts_up_to(near, far)
     precision, rate = reco_curves(near_counts, far_counts)
-    best = int(rate.argmax())
-    reached = (float(rate[best]), float(thresholds[best]))
+    best_rate = int(rate.argmax())
+    by_rate = (float(rate[best_rate]), float(thresholds[best_rate]))
     if len(thresholds) == 1:
-        return (Missing(ALL_EQUAL), Missing(ALL_EQUAL)), reached
-    first = int(precision[:-1].argmax())
-    return (float(precision[first]), float(thresholds[first])), reached
+        return (Missing(ALL_EQUAL), Missing(ALL_EQUAL)), by_rate
+    best_precision = int(precision[:-1].argmax())
+    return (float(precision[best_precision]), float(thresholds[best_precision])), by_rate
 
 
 def counts_up_to(near: FloatArray, far: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return every distinct distance in order and how many of each set lie at or below it: one sort, no loop."""
-    # Each set sorted for itself is fast; a stable sort then only merges two runs.
+    """Return the distinct distances in ascending order and, for each set, the number of distances at or below each."""
+    # Sorting each set first is fast: the stable sort then only merges two sorted sequences.
     together = np.concatenate([np.sort(near), np.sort(far)])
     order = np.argsort(together, kind="stable")
     values = together[order]
     last = np.flatnonzero(np.append(values[1:] != values[:-1], True))
-    # Tied distances are below a threshold together: only the last of them counts.
+    # Tied distances fall on the same side of a threshold, so only the last of them is used.
     below = np.cumsum(order < len(near))[last]
     return values[last], below.astype(np.float64), (last + 1 - below).astype(np.float64)
 
 
 def reco_curves(near: FloatArray, far: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return TPR + TNR - 1 in both forms at each threshold, from (..., thresholds) counts at or below it, the last being all.
+    """Return TPR + TNR - 1 at each threshold, in the precision and the rate variant.
 
-    The precision form is NaN where there is nothing below or nothing above.
+    ``near`` and ``far``, (..., thresholds), count the distances of S= and S!= at or below each threshold; the last one
+    counts all. The precision variant is NaN at a threshold without distances on both sides.
     """
     all_near, all_far = near[..., -1:], far[..., -1:]
     below, above = near + far, (all_near - near) + (all_far - far)
@@ -129,23 +134,25 @@ def reco_curves(near: FloatArray, far: FloatArray) -> tuple[FloatArray, FloatArr
     return precision, rate
 
 
-def _ratio(part: FloatArray, whole: FloatArray, where: NDArray[np.bool_]) -> FloatArray:
-    shares: FloatArray = np.divide(part, whole, out=np.full(part.shape, np.nan), where=where)
+def _ratio(part: FloatArray, total: FloatArray, where: NDArray[np.bool_]) -> FloatArray:
+    shares: FloatArray = np.divide(part, total, out=np.full(part.shape, np.nan), where=where)
     return shares
 
 
-def as_distances(values: Any, what: str) -> FloatArray:
-    """Return distances as a 1-D array of finite numbers, which may be empty."""
+def as_distances(values: Any, name: str) -> FloatArray:
+    """Return distances as a 1-D float64 array of finite numbers; it may be empty."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what}: expected a list of distances ({error})") from None
+        raise InputError(f"{name}: expected a list of distances, got {error}") from None
     if array.ndim != 1:
-        raise InputError(f"{what}: expected distances in one dimension, got shape {array.shape}")
+        raise InputError(f"{name}: expected distances in one dimension, got shape {array.shape}")
     unusable = np.flatnonzero(~np.isfinite(array))
     if len(unusable):
-        place = int(unusable[0])
-        raise InputError(f"{what}: distance {place + 1} is {array[place]}, expected a number; leave such pairs out")
+        index = int(unusable[0])
+        raise InputError(
+            f"{name}: expected finite distances, got {array[index]} at distance {index + 1}. Leave such pairs out."
+        )
     return array

@@ -1,4 +1,4 @@
-"""One number from seven criteria, and how far to believe it (Diaz-Rodriguez et al. 2018, Eq. 10 and 11)."""
+"""CL_score and CL_stability: weighted means of the seven criteria (Diaz-Rodriguez et al. 2018, Eq. 10 and 11)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _vector(*weights: float) -> Mapping[str, float]:
 WEIGHTS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "W1": _vector(*[1 / 7] * 7),
-        # The paper prints another W2, which reproduces none of its own five rows. This is the only vector on a grid of .05
-        # that reproduces all of them to four decimals.
+        # The W2 printed in the paper reproduces none of its own five rows. This is the only vector on a grid of .05 that
+        # reproduces all of them to four decimals.
         "W2": _vector(0.4, 0.05, 0.2, 0.1, 0.05, 0.15, 0.05),
         "W2-printed": _vector(0.4, 0.1, 0.1, 0.1, 0.2, 0.05, 0.05),
         "W3": _vector(0.4, 0.05, 0.2, 0.2, 0.05, 0.05, 0.05),
@@ -33,20 +33,20 @@ WEIGHTS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 
 
 def weight_vector(weights: str | Mapping[str, float]) -> dict[str, float]:
-    """Return the weight of each criterion: a named vector or a mapping, each weight in [0, 1], their sum 1."""
+    """Return the weight of each criterion, from a name or a mapping; weights lie in [0, 1] and sum to 1."""
     if isinstance(weights, str):
         if weights not in WEIGHTS:
-            raise InputError(f"weights {weights!r} are not known; {suggest(weights, list(WEIGHTS))}")
+            raise InputError(f"weights: unknown name {weights!r}, {suggest(weights, list(WEIGHTS))}")
         return dict(WEIGHTS[weights])
     unknown = [name for name in weights if name not in CRITERIA]
     if unknown:
-        raise InputError(f"weights: {unknown[0]!r} is no criterion; {suggest(unknown[0], list(CRITERIA))}")
+        raise InputError(f"weights: unknown criterion {unknown[0]!r}, {suggest(unknown[0], list(CRITERIA))}")
     vector = {name: float(weights.get(name, 0.0)) for name in CRITERIA}
     for name, weight in vector.items():
         if not 0 <= weight <= 1:
-            raise InputError(f"weights: {name} has {weight:g}, outside [0, 1]")
+            raise InputError(f"weights: expected a number between 0 and 1 for {name}, got {weight:g}")
     if not math.isclose(sum(vector.values()), 1.0, abs_tol=1e-9):
-        raise InputError(f"weights: they sum to {sum(vector.values()):g}, not to 1")
+        raise InputError(f"weights: expected a sum of 1, got {sum(vector.values()):g}")
     return vector
 
 
@@ -55,17 +55,17 @@ def cl_score(
 ) -> float:
     """CL_score = sum of w_c * c over the seven criteria, each the mean over runs (Eq. 10). In [0, 1], higher is better.
 
-    A criterion that is absent or NaN but has weight makes the score `Missing`, unless ``renormalise``: then the remaining
-    weights are scaled to sum to 1, and the score does not compare with a complete one.
+    The score is `Missing` if a criterion with a weight above 0 is absent or NaN. ``renormalise=True`` scales the remaining
+    weights to a sum of 1 instead; such a score is not comparable with a complete one.
     """
     vector = weight_vector(weights)
     known = _known_criteria(criteria)
     absent = [name for name in CRITERIA if vector[name] > 0 and name not in known]
     if absent and not renormalise:
-        return Missing(f"{', '.join(absent)} missing; a score over the rest must be asked for (renormalise)")
+        return Missing(f"{', '.join(absent)} missing; use renormalise to score the other criteria")
     total = sum(vector[name] for name in known)
     if total == 0:
-        return Missing("no criterion with any weight is known")
+        return Missing("no criterion with a weight above 0 is known")
     score = sum(vector[name] * value for name, value in known.items())
     return score / total if absent else score
 
@@ -75,7 +75,7 @@ def cl_stability(
     weights: str | Mapping[str, float] = "W1",
     renormalise: bool = False,
 ) -> float:
-    """CL_stability = 1 - sum of w_c * std_c over runs, population standard deviation (Eq. 11). In [0, 1], higher is better."""
+    """CL_stability = 1 - sum of w_c * std_c, population standard deviation over runs (Eq. 11). In [0, 1], higher is better."""
     if not runs:
         raise InputError("runs: expected the criteria of at least one run, got none")
     if len(runs) == 1:
@@ -90,16 +90,16 @@ def cl_stability(
 def _known_criteria(criteria: Mapping[str, float]) -> dict[str, float]:
     unknown = [name for name in criteria if name not in CRITERIA]
     if unknown:
-        raise InputError(f"criteria: {unknown[0]!r} is no criterion; {suggest(unknown[0], list(CRITERIA))}")
+        raise InputError(f"criteria: unknown criterion {unknown[0]!r}, {suggest(unknown[0], list(CRITERIA))}")
     for name, value in criteria.items():
         if not math.isnan(value) and not 0 <= value <= 1:
-            raise InputError(f"criteria: {name} is {value:g}, outside [0, 1]")
+            raise InputError(f"criteria: expected a number between 0 and 1 for {name}, got {value:g}")
     return {name: float(value) for name, value in criteria.items() if not math.isnan(value)}
 
 
 @dataclass(frozen=True)
 class FirstPlaces:
-    """Share of all weightings under which each learner ranks first, and its Monte Carlo standard error."""
+    """Share of all weight vectors under which each learner ranks first, with its Monte Carlo standard error."""
 
     share: dict[str, float]
     stderr: dict[str, float]
@@ -108,15 +108,15 @@ class FirstPlaces:
 
 
 def first_places(criteria: Mapping[str, Mapping[str, float]], weightings: int = 100_000, seed: int = 0) -> FirstPlaces:
-    """Return how often each learner wins when the weights are drawn evenly from all that sum to 1.
+    """Return the share of weight vectors under which each learner has the highest score; weights are uniform on the simplex.
 
-    ``criteria`` maps a learner to its criteria; only those known for every learner take part. Ties share the win. A learner
-    that wins under few weightings owes its place to the weights, one that wins under most to its merits.
+    ``criteria`` maps a learner to its criteria; only criteria known for every learner are used. Ties share the first place.
+    A learner that ranks first under few weight vectors owes its rank to the choice of weights.
     """
     names, values = _common_table(criteria)
     learners = list(criteria)
     if not names:
-        raise InputError("criteria: no criterion is known for every learner")
+        raise InputError("criteria: expected at least one criterion that is known for every learner, got none")
     weights = np.random.default_rng(seed).dirichlet(np.ones(len(names)), size=weightings)
     scores = weights @ values.T
     best = np.isclose(scores, scores.max(axis=1, keepdims=True), rtol=0, atol=1e-12)
@@ -132,7 +132,7 @@ def first_places(criteria: Mapping[str, Mapping[str, float]], weightings: int = 
 
 @dataclass(frozen=True)
 class CriteriaCorrelation:
-    """Spearman correlation of the criteria over learners; NaN where a criterion is the same for all."""
+    """Spearman correlation of the criteria over learners; NaN for a criterion with the same value for all learners."""
 
     criteria: tuple[str, ...]
     matrix: FloatArray
@@ -140,15 +140,12 @@ class CriteriaCorrelation:
 
 
 def criteria_correlation(criteria: Mapping[str, Mapping[str, float]]) -> CriteriaCorrelation:
-    """Return which criteria say the same: their rank correlation over learners (at least three)."""
+    """Return the rank correlation of every two criteria over learners (at least three); high values mark redundant criteria."""
     names, values = _common_table(criteria)
     if len(values) < 3:
-        raise InputError(f"criteria: a correlation over learners needs at least 3 of them, got {len(values)}")
-    ranks = np.apply_along_axis(rankdata, 0, values)
-    centred = ranks - ranks.mean(axis=0)
-    spread = np.sqrt((centred**2).sum(axis=0))
+        raise InputError(f"criteria: expected at least 3 learners for a correlation, got {len(values)}")
     with np.errstate(invalid="ignore", divide="ignore"):
-        matrix = centred.T @ centred / np.outer(spread, spread)
+        matrix = np.atleast_2d(np.corrcoef(rankdata(values, axis=0), rowvar=False))
     return CriteriaCorrelation(names, matrix, len(values))
 
 

@@ -1,11 +1,11 @@
-"""SHAP value consistency (Cai et al., "Is Our Continual Learner Reliable?"): are the important regions still the same?"""
+"""SHAPC: consistency of the important regions of attribution maps (Cai et al., "Is Our Continual Learner Reliable?")."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +20,22 @@ Variant = Literal["paper", "authors"]
 
 TOP = 0.3
 BLOCK_VALUES = 98_304
-"""Values of a map that are worked on at once: small enough that all steps stay in the cache and no page is fetched anew."""
+"""Number of map values processed at once, small enough to stay in the cache."""
 
 
 def shapc(
     before: Any, after: Any, top: float = TOP, channels: Channels = "average", normalise: Normalise = "minmax"
 ) -> FloatArray:
-    """Return the consistency of two sets of attribution maps, one value in [0, 1] for each sample (Eq. 4 and 5).
+    """Return the consistency of two sets of attribution maps for each example (Eq. 4 and 5). In [0, 1], higher is better.
 
-    ``before`` and ``after`` are (n, C, H, W) or (n, F): the attributions of the same samples under two networks. Each channel
-    is scaled to [0, 1]; its important region p holds the values at or above the k-th largest, k = max(1, floor(top * size));
-    with w = exp(-|difference|) the consistency is the sum of w over the intersection of the two regions divided by that over
-    their union, averaged over channels. Higher is more consistent: 1 for equal maps, about .2 for unrelated ones at 30 %.
+    ``before`` and ``after`` are (n, C, H, W) or (n, F): maps of the same examples under two networks. Each channel is scaled
+    to [0, 1]. Its important region holds the values at or above the k-th largest, k = max(1, floor(top * size)). With
+    w = exp(-|difference|), the consistency is the sum of w over the intersection of the two regions divided by the sum over
+    their union, averaged over channels. It is 1 for equal maps and about .2 for unrelated maps at ``top=0.3``.
 
-    A channel that is constant in either map has no important region and is left out; a sample without any channel left is
-    degenerate: NaN. ``channels="sum"`` adds the channels first and ``normalise="range"`` divides by the range without taking
-    off the minimum, as the authors' code does.
+    A channel that is constant in either map has no important region and is left out; an example without any other channel
+    is degenerate, and its value is NaN. The authors' code differs: it adds the channels first (``channels="sum"``) and
+    divides by the range without subtracting the minimum (``normalise="range"``).
     """
     return shapc_at_shares(before, after, [top], channels, normalise)[:, 0]
 
@@ -47,99 +47,98 @@ def shapc_at_shares(
     channels: Channels = "average",
     normalise: Normalise = "minmax",
 ) -> FloatArray:
-    """Return (n, shares): `shapc` at several shares of important values from one pass over the maps."""
-    first, second = _maps(before, "before"), _maps(after, "after")
+    """Return `shapc` at several shares of important values, (n, shares), from one pass over the maps."""
+    first, second = _as_maps(before, "before"), _as_maps(after, "after")
     if first.shape != second.shape:
-        raise InputError(f"after: its shape is {second.shape}, that of before {first.shape}")
+        raise InputError(f"after: expected shape {first.shape} as for before, got {second.shape}")
     for share in shares:
         if not 0 < share <= 1:
-            raise InputError(f"top: expected a share above 0 and up to 1, got {share!r}")
-    for word, known in ((channels, ("average", "sum")), (normalise, ("minmax", "range"))):
-        if word not in known:
-            raise InputError(f"shapc: unknown option {word!r}, {suggest(str(word), list(known))}")
+            raise InputError(f"top: expected a number in (0, 1], got {share!r}")
+    _check_choice("channels", channels, get_args(Channels))
+    _check_choice("normalise", normalise, get_args(Normalise))
     if channels == "sum":
         first, second = first.sum(axis=1, keepdims=True), second.sum(axis=1, keepdims=True)
     count, _, size = first.shape
-    places = [size - max(1, math.floor(share * size + 1e-9)) for share in shares]
+    positions = [size - max(1, math.floor(share * size + 1e-9)) for share in shares]
     rows = max(1, BLOCK_VALUES // (size * first.shape[1]))
     work = _Workspace.like(first[:rows])
     result = np.empty((count, len(shares)))
     for start in range(0, count, rows):
         block = slice(start, start + rows)
         result[block] = _block(
-            _finite(first, block, "before"), _finite(second, block, "after"), places, normalise, work
+            _finite(first, block, "before"), _finite(second, block, "after"), positions, normalise, work
         )
     return result
 
 
 @dataclass(frozen=True)
 class _Workspace:
-    """Arrays that every block uses again: new ones for each step of each block would cost more than the arithmetic."""
+    """Arrays reused by every block, because allocating new ones would cost more than the arithmetic."""
 
     weight: NDArray[Any]
-    other: NDArray[Any]
+    buffer: NDArray[Any]
     regions: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
 
     @classmethod
     def like(cls, maps: NDArray[Any]) -> _Workspace:
-        """Return the arrays for blocks of this shape."""
-        kind = np.float32 if maps.dtype == np.float32 else np.float64
+        """Return arrays for blocks of this shape."""
+        dtype = np.float32 if maps.dtype == np.float32 else np.float64
         first, second, both = (np.empty(maps.shape, dtype=bool) for _ in range(3))
-        return cls(np.empty(maps.shape, dtype=kind), np.empty(maps.shape, dtype=kind), (first, second, both))
+        return cls(np.empty(maps.shape, dtype=dtype), np.empty(maps.shape, dtype=dtype), (first, second, both))
 
-    def of(self, rows: int) -> _Workspace:
-        """Return the part for a block of fewer rows."""
+    def first_rows(self, rows: int) -> _Workspace:
+        """Return a view for a block with fewer rows."""
         first, second, both = (region[:rows] for region in self.regions)
-        return _Workspace(self.weight[:rows], self.other[:rows], (first, second, both))
+        return _Workspace(self.weight[:rows], self.buffer[:rows], (first, second, both))
 
 
-def _maps(values: Any, what: str) -> NDArray[Any]:
+def _as_maps(values: Any, name: str) -> NDArray[Any]:
     """Return maps as (n, channels, values)."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     maps = np.asarray(values)
     if maps.ndim not in (2, 4) or maps.size == 0 or maps.dtype.kind not in "fiu":
-        found = f"shape {maps.shape}" if maps.dtype.kind in "fiu" else f"values of type {maps.dtype}"
+        actual = f"shape {maps.shape}" if maps.dtype.kind in "fiu" else f"values of type {maps.dtype}"
         raise InputError(
-            f"{what}: expected numbers as (n, channels, height, width) or (n, features), got {found}; one channel or a "
-            "signal of length L is (n, channels, 1, L)"
+            f"{name}: expected numbers of shape (n, channels, height, width) or (n, features), got {actual}. Reshape a signal "
+            "of length L to (n, channels, 1, L)."
         )
     return maps.reshape(len(maps), maps.shape[1] if maps.ndim == 4 else 1, -1)
 
 
-def _finite(maps: NDArray[Any], block: slice, what: str) -> FloatArray:
+def _finite(maps: NDArray[Any], block: slice, name: str) -> FloatArray:
     values = maps[block] if maps.dtype == np.float32 else maps[block].astype(np.float64, copy=False)
     if not np.isfinite(values).all():
-        bad = ~np.isfinite(values).all(axis=(1, 2))
-        raise InputError(f"{what}: sample {block.start + int(bad.argmax())} has a NaN or infinite value")
+        example = block.start + int((~np.isfinite(values).all(axis=(1, 2))).argmax())
+        raise InputError(f"{name}: expected finite numbers, got NaN or infinity in example {example}")
     return values
 
 
 def _block(
-    first: NDArray[Any], second: NDArray[Any], places: Sequence[int], normalise: Normalise, work: _Workspace
+    first: NDArray[Any], second: NDArray[Any], positions: Sequence[int], normalise: Normalise, work: _Workspace
 ) -> FloatArray:
-    """Return (samples, shares) for some samples; ``places`` are those of the k-th largest values in ascending order."""
-    work = work.of(len(first))
-    usable = _scaled(first, normalise, work.weight) & _scaled(second, normalise, work.other)
-    weight = np.subtract(work.weight, work.other, out=work.weight)
+    """Return the consistency of a block, (examples, shares); ``positions`` of the k-th largest values in ascending order."""
+    work = work.first_rows(len(first))
+    usable = _scaled(first, normalise, work.weight) & _scaled(second, normalise, work.buffer)
+    weight = np.subtract(work.weight, work.buffer, out=work.weight)
     np.copysign(weight, -1.0, out=weight)
     np.exp(weight, out=weight)
-    limits = [_limits(maps, places, work.other) for maps in (first, second)]
+    thresholds = [_thresholds(maps, positions, work.buffer) for maps in (first, second)]
     channels = usable.sum(axis=1)
-    result = np.empty((len(first), len(places)))
-    for column in range(len(places)):
-        important, also, both = work.regions
-        np.greater_equal(first, limits[0][..., column, None], out=important)
-        np.greater_equal(second, limits[1][..., column, None], out=also)
-        common = _sum_over(weight, np.logical_and(important, also, out=both), work.other)
-        either = _sum_over(weight, np.logical_or(important, also, out=both), work.other)
-        total = np.sum(np.where(usable, common / either, 0.0), axis=1)
+    result = np.empty((len(first), len(positions)))
+    for column in range(len(positions)):
+        important_before, important_after, region = work.regions
+        np.greater_equal(first, thresholds[0][..., column, None], out=important_before)
+        np.greater_equal(second, thresholds[1][..., column, None], out=important_after)
+        intersection = _sum_over(weight, np.logical_and(important_before, important_after, out=region), work.buffer)
+        union = _sum_over(weight, np.logical_or(important_before, important_after, out=region), work.buffer)
+        total = np.sum(np.where(usable, intersection / union, 0.0), axis=1)
         result[:, column] = np.divide(total, channels, out=np.full(len(first), np.nan), where=channels > 0)
     return result
 
 
 def _scaled(maps: NDArray[Any], normalise: Normalise, out: NDArray[Any]) -> NDArray[np.bool_]:
-    """Scale each channel into ``out`` and return which have a range at all."""
+    """Scale each channel into ``out`` and return a mask of the channels that are not constant."""
     low, high = maps.min(axis=-1, keepdims=True), maps.max(axis=-1, keepdims=True)
     span = high - low
     usable = span > 0
@@ -148,15 +147,15 @@ def _scaled(maps: NDArray[Any], normalise: Normalise, out: NDArray[Any]) -> NDAr
     return np.asarray(usable[..., 0])
 
 
-def _limits(maps: NDArray[Any], places: Sequence[int], out: NDArray[Any]) -> NDArray[Any]:
-    """Return the values at some places of each channel's ascending order: a partition, not a sort."""
+def _thresholds(maps: NDArray[Any], positions: Sequence[int], out: NDArray[Any]) -> NDArray[Any]:
+    """Return the values at positions of each channel's ascending order, by a partition instead of a sort."""
     np.copyto(out, maps)
-    out.partition(sorted(set(places)), axis=-1)
-    return out[..., list(places)]
+    out.partition(sorted(set(positions)), axis=-1)
+    return out[..., list(positions)]
 
 
 def _sum_over(weight: NDArray[Any], region: NDArray[np.bool_], out: NDArray[Any]) -> NDArray[Any]:
-    """Return the sum of the weights in a region of each channel."""
+    """Return the sum of the weights over a region of each channel."""
     total: NDArray[Any] = np.multiply(weight, region, out=out).sum(axis=-1)
     return total
 
@@ -165,9 +164,9 @@ def _sum_over(weight: NDArray[Any], region: NDArray[np.bool_], out: NDArray[Any]
 class ShapcSummary:
     """SHAPC-Mean and SHAPC-Var (Eq. 7 and 9) with the matrices they average.
 
-    ``pi`` and ``lam`` are steps x steps, [tau, t], NaN where t <= tau or nothing was measured. ``mean``: in [0, 1], higher is
-    more stable; ``var``: a coefficient of variation over samples, lower is more even. ``degenerate`` counts the samples of a
-    pair that were set aside, ``n`` those that were used.
+    ``mean`` lies in [0, 1], higher is better. ``var`` is a coefficient of variation over examples, lower is better. ``pi``
+    and ``lam`` are steps x steps matrices [tau, t], NaN where t <= tau or not measured. ``n`` counts the examples of each
+    pair that are used, ``degenerate`` those that are left out.
     """
 
     mean: float
@@ -183,60 +182,66 @@ def summarise_shapc(
 ) -> ShapcSummary:
     """Return SHAPC-Mean and SHAPC-Var from the consistencies of each pair (tau, t), t > tau, 0-based.
 
-    Pi(tau, t) is the mean and Lambda(tau, t) the population standard deviation divided by the mean over the samples of task
-    tau (Eq. 6 and 8); both are averaged over t, then over tau. ``variant="authors"`` follows the authors' code: mean and
-    standard deviation are taken within each class and averaged over classes (``labels[tau]`` holds the samples' classes;
-    without them a task is one class), and SHAPC-Var is the mean standard deviation divided by SHAPC-Mean.
+    Pi(tau, t) is the mean over the examples of task tau, and Lambda(tau, t) their population standard deviation divided by
+    that mean (Eq. 6 and 8). Both are averaged over t, then over tau. ``variant="authors"`` follows the authors' code: mean
+    and standard deviation are computed within each class and averaged over classes, and SHAPC-Var is the mean standard
+    deviation divided by SHAPC-Mean. ``labels[tau]`` holds the classes of the examples; without labels a task is one class.
     """
-    if variant not in ("paper", "authors"):
-        raise InputError(f"variant: unknown name {variant!r}, {suggest(str(variant), ['paper', 'authors'])}")
+    _check_choice("variant", variant, get_args(Variant))
     if not values:
-        raise InputError("values: there is no pair of checkpoints; SHAPC needs a task and a later one")
+        raise InputError("values: expected at least one pair of checkpoints (a task and a later step), got none")
     steps = 1 + max(t for _, t in values)
     pi, spread = np.full((steps, steps), np.nan), np.full((steps, steps), np.nan)
     used, degenerate = np.zeros((steps, steps), dtype=np.int64), np.zeros((steps, steps), dtype=np.int64)
-    for (tau, t), given in values.items():
+    for (tau, t), consistencies in values.items():
         if not 0 <= tau < t:
-            raise InputError(f"values: the pair ({tau}, {t}) is not (tau, t) with 0 <= tau < t")
-        pair = _samples(given, (tau, t))
-        kept = ~np.isnan(pair)
-        used[tau, t], degenerate[tau, t] = kept.sum(), (~kept).sum()
-        if kept.any():
-            classes = _classes(labels, tau, len(pair))[kept] if variant == "authors" else np.zeros(kept.sum())
-            groups = [pair[kept][classes == one] for one in np.unique(classes)]
+            raise InputError(f"values: expected pairs (tau, t) with 0 <= tau < t, got ({tau}, {t})")
+        scores = _pair_scores(consistencies, (tau, t))
+        usable = ~np.isnan(scores)
+        used[tau, t], degenerate[tau, t] = usable.sum(), (~usable).sum()
+        if usable.any():
+            classes = _classes(labels, tau, len(scores))[usable] if variant == "authors" else np.zeros(usable.sum())
+            groups = [scores[usable][classes == label] for label in np.unique(classes)]
             pi[tau, t] = np.mean([group.mean() for group in groups])
             spread[tau, t] = np.mean([group.std() for group in groups])
-    # Maps that share nothing at all have a mean of 0, and no coefficient of variation.
+    # The coefficient of variation is undefined for maps without any common region, whose mean is 0.
     lam = np.divide(spread, pi, out=np.full_like(pi, np.nan), where=pi > 0)
     mean = mean_over_pairs(pi)
-    var = mean_over_pairs(lam) if variant == "paper" else _divided(mean_over_pairs(spread), mean)
+    var = mean_over_pairs(lam) if variant == "paper" else _ratio(mean_over_pairs(spread), mean)
     return ShapcSummary(mean, var, pi, lam, used, degenerate)
 
 
 def mean_over_pairs(matrix: FloatArray) -> float:
-    """Return the mean over t > tau, then over tau, of what a (tau, t) matrix holds; `Missing` when it holds nothing."""
+    """Return the mean of a (tau, t) matrix over t, then over tau, without NaN; `Missing` if all of it is NaN."""
     rows = [row[~np.isnan(row)] for row in matrix]
     means = [row.mean() for row in rows if len(row)]
-    return float(np.mean(means)) if means else Missing("no pair of checkpoints has a sample that is not degenerate")
+    return float(np.mean(means)) if means else Missing("all examples of all pairs of checkpoints are degenerate")
 
 
-def _divided(spread: float, mean: float) -> float:
+def _ratio(spread: float, mean: float) -> float:
     return spread / mean if mean > 0 else Missing("SHAPC-Mean is 0 or missing")
 
 
-def _samples(given: Any, pair: Pair) -> FloatArray:
-    values = np.asarray(given.detach().cpu().numpy() if hasattr(given, "detach") else given, dtype=np.float64)
-    if values.ndim != 1 or not len(values):
-        raise InputError(f"values: the pair {pair} needs one value for each sample, got shape {values.shape}")
-    outside = np.flatnonzero((values < 0) | (values > 1 + 1e-9))
+def _pair_scores(values: Any, pair: Pair) -> FloatArray:
+    scores = np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values, dtype=np.float64)
+    if scores.ndim != 1 or not len(scores):
+        raise InputError(f"values, pair {pair}: expected one number for each example, got shape {scores.shape}")
+    outside = np.flatnonzero((scores < 0) | (scores > 1 + 1e-9))
     if len(outside):
-        raise InputError(f"values: pair {pair}, sample {outside[0]}: {values[outside[0]]:g} lies outside [0, 1]")
-    return values
+        raise InputError(
+            f"values, pair {pair}, example {outside[0]}: expected a number between 0 and 1, got {scores[outside[0]]:g}"
+        )
+    return scores
 
 
 def _classes(labels: Mapping[int, Any] | None, tau: int, count: int) -> NDArray[Any]:
     if labels is None:
         return np.zeros(count)
     if tau not in labels or len(labels[tau]) != count:
-        raise InputError(f"labels: expected {count} classes for the samples of task {tau}")
+        raise InputError(f"labels: expected {count} classes for task {tau}, one for each example")
     return np.asarray(labels[tau])
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InputError(f"{name}: unknown name {value!r}, {suggest(str(value), list(known))}")

@@ -1,4 +1,4 @@
-"""A lifelong run as the metrics of New et al. 2022 see it: blocks, experts, smoothing and normalisation."""
+"""Lifelong runs for the metrics of New et al. 2022: blocks, experts, smoothing and normalization."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One stretch of a run: ``train`` or ``test`` on one task, with the performance at each experience.
+    """A part of a run that trains on or evaluates one task (``train`` or ``test``), with the performance at each experience.
 
-    A training block may be empty when only the evaluations around it were measured.
+    A training block may be empty if only the evaluations around it were measured.
     """
 
     kind: Literal["train", "test"]
@@ -31,16 +31,18 @@ class Block:
 
     def __post_init__(self) -> None:
         if self.kind not in ("train", "test"):
-            raise InputError(f"block of task {self.task!r}: kind is {self.kind!r}, expected 'train' or 'test'")
+            raise InputError(f"block of task {self.task!r}: expected the kind 'train' or 'test', got {self.kind!r}")
         curve = _curve(self.performance, f"{self.kind} block of task {self.task!r}")
         if self.kind == "test" and not curve.size:
-            raise InputError(f"test block of task {self.task!r}: no performance, expected at least one; leave it out")
+            raise InputError(
+                f"test block of task {self.task!r}: expected at least one performance, got none. Leave the block out."
+            )
         object.__setattr__(self, "performance", curve)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Blocks in the order they happened, and for each task the training curves of its single-task experts."""
+    """A lifelong run: its blocks in time order and, for each task, the training curves of its single-task experts."""
 
     blocks: Sequence[Block]
     experts: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
@@ -51,28 +53,28 @@ class Run:
             for task, curves in self.experts.items()
         }
         if any(not curve.size for curves in experts.values() for curve in curves):
-            raise InputError("experts: a training curve is empty, expected a performance for each experience")
+            raise InputError("experts: expected a performance for each experience, got an empty training curve")
         object.__setattr__(self, "blocks", tuple(self.blocks))
         object.__setattr__(self, "experts", experts)
 
     @property
     def tasks(self) -> list[str]:
-        """Tasks in the order they were first trained; those only evaluated come last."""
+        """Tasks in the order of their first training; tasks that are only evaluated come last."""
         ordered = sorted(self.blocks, key=lambda block: block.kind == "test")
         return list(dict.fromkeys(block.task for block in ordered))
 
     def positions(self, task: str, kind: Literal["train", "test"]) -> list[int]:
-        """Places of a task's blocks of one kind in the sequence."""
+        """Return the indices of a task's blocks of one kind."""
         return [i for i, block in enumerate(self.blocks) if (block.task, block.kind) == (task, kind)]
 
     def training_curve(self, task: str) -> Curve:
-        """All training blocks of a task, joined."""
+        """Return the concatenated training blocks of a task."""
         curves = [self.blocks[i].performance for i in self.positions(task, "train")]
         return np.concatenate(curves) if curves else np.empty(0)
 
 
 def from_table(table: ArrayLike, curriculum: Sequence[int]) -> Run:
-    """Turn accuracies after each step into a run without training curves.
+    """Return a run without training curves from the performances after each step.
 
     ``table[l, j]`` is the performance on task j after step l, row 0 before any training (steps + 1 rows);
     NaN where it was not measured. ``curriculum[l]`` is the task trained at step l, 0-based. Tasks are named
@@ -81,11 +83,11 @@ def from_table(table: ArrayLike, curriculum: Sequence[int]) -> Run:
     rows = np.asarray(table, dtype=float)
     if rows.ndim != 2 or len(rows) != len(curriculum) + 1:
         raise InputError(
-            f"table: its shape is {rows.shape}, expected {len(curriculum) + 1} rows (first before training, "
-            "then after each step) and one column for each task"
+            f"table: expected {len(curriculum) + 1} rows (before training and after each step) and one column for each task, "
+            f"got shape {rows.shape}"
         )
     if any(not 0 <= task < rows.shape[1] for task in curriculum):
-        raise InputError(f"curriculum: {list(curriculum)} names a task outside 0..{rows.shape[1] - 1}")
+        raise InputError(f"curriculum: expected tasks from 0 to {rows.shape[1] - 1}, got {list(curriculum)}")
     blocks: list[Block] = []
     for step, row in enumerate(rows):
         if step:
@@ -95,11 +97,11 @@ def from_table(table: ArrayLike, curriculum: Sequence[int]) -> Run:
 
 
 def smooth(performance: ArrayLike, window: int | None = None) -> Curve:
-    """Return the moving average, as long as the curve; the default window is a fifth of it, at most 100.
+    """Return the moving average of a curve, in the same length. The default window is a fifth of the curve, at most 100.
 
-    The curve is mirrored at its ends. Windows below 3 change nothing; one longer than the curve falls back
-    to the default. The window of experience i starts ceil(window / 2) before it (an odd window is not
-    centred but lags by one, as in l2metrics).
+    The curve is mirrored at its ends. A window below 3 leaves the curve unchanged; a window longer than the curve is
+    replaced by the default. The window of experience i starts ceil(window / 2) before it (an odd window is not centered
+    but lags by one, as in l2metrics).
     """
     curve = _curve(performance, "performance")
     if window is None or window > curve.size:
@@ -112,7 +114,7 @@ def smooth(performance: ArrayLike, window: int | None = None) -> Curve:
 
 
 def smoothed(run: Run, window: int | None = None) -> Run:
-    """Smooth each training block and each expert's curve; evaluations stay as they are."""
+    """Return the run with smoothed training blocks and expert curves; evaluations are unchanged."""
     blocks = [
         Block(b.kind, b.task, smooth(b.performance, window) if b.kind == "train" else b.performance) for b in run.blocks
     ]
@@ -120,7 +122,7 @@ def smoothed(run: Run, window: int | None = None) -> Run:
 
 
 def performance_ranges(run: Run) -> dict[str, tuple[float, float]]:
-    """Lowest and highest performance of each task over the lifelong run and its experts."""
+    """Return the lowest and highest performance of each task over the lifelong run and its experts."""
     ranges: dict[str, tuple[float, float]] = {}
     for task in run.tasks:
         curves = [block.performance for block in run.blocks if block.task == task]
@@ -131,15 +133,15 @@ def performance_ranges(run: Run) -> dict[str, tuple[float, float]]:
 
 
 def normalised(run: Run, ranges: Mapping[str, tuple[float, float]] | None = None) -> Run:
-    """Bring each task's performance to 1..101: ``100 (p - min) / (max - min) + 1``.
+    """Return the run with each task's performance scaled to [1, 101]: ``100 (p - min) / (max - min) + 1``.
 
-    The offset keeps transfer ratios finite. ``ranges`` are the run's own unless given; a task whose
-    performance never changes becomes 1.
+    The offset keeps transfer ratios finite. ``ranges`` defaults to `performance_ranges` of the run. A constant performance
+    becomes 1.
     """
     known = performance_ranges(run) if ranges is None else ranges
     missing = [b.task for b in run.blocks if b.performance.size and b.task not in known]
     if missing:
-        raise InputError(f"ranges: task {missing[0]!r} is missing, expected (lowest, highest) for every task")
+        raise InputError(f"ranges: expected (lowest, highest) for every task, got none for task {missing[0]!r}")
 
     def scale(task: str, curve: Curve) -> Curve:
         low, high = known.get(task, (0.0, 0.0))
@@ -150,12 +152,12 @@ def normalised(run: Run, ranges: Mapping[str, tuple[float, float]] | None = None
     return Run(blocks, experts)
 
 
-def _curve(values: ArrayLike, where: str) -> Curve:
+def _curve(values: ArrayLike, name: str) -> Curve:
     curve = np.array(values, dtype=float)
     if curve.ndim != 1:
-        raise InputError(f"{where}: performance has shape {curve.shape}, expected one number for each experience")
+        raise InputError(f"{name}: expected one number for each experience, got shape {curve.shape}")
     if not np.isfinite(curve).all():
-        place = int(np.flatnonzero(~np.isfinite(curve))[0])
-        raise InputError(f"{where}: experience {place + 1} is {curve[place]}, expected a finite performance")
+        index = int(np.flatnonzero(~np.isfinite(curve))[0])
+        raise InputError(f"{name}, experience {index + 1}: expected a finite performance, got {curve[index]}")
     curve.setflags(write=False)
     return curve

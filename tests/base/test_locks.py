@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+import filelock
 import pytest
 
-from perdure.base import locks
 from perdure.base.errors import InputError
 from perdure.base.locks import lock_folder
 
@@ -68,7 +68,7 @@ def test_a_read_only_folder_is_not_locked(tmp_path, monkeypatch):
     def refuse(self: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(locks.FileLock, "acquire", refuse)
+    monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
     monkeypatch.setattr(os, "access", lambda *_: False)  # permissions do not bind root, which may run these tests
     with lock_folder(tmp_path):
         pass

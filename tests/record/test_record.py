@@ -1,4 +1,4 @@
-"""Records: what goes in comes out, a crash leaves the old or the new, and what is wrong is named."""
+"""Records: values survive a round trip, a crash leaves a valid record, and damage is named."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def make_record(path: Path, steps: int = 3) -> Recorder:
     return recorder
 
 
-def test_what_is_recorded_is_read_back(tmp_path):
+def test_recorded_values_are_read_back(tmp_path):
     make_record(tmp_path / "r")
     record = Record.open(tmp_path / "r")
     assert record.complete
@@ -63,7 +63,7 @@ def test_files_are_one_based_and_plain(tmp_path):
 
 
 def test_a_resumed_record_is_bit_identical_to_an_uninterrupted_one(tmp_path):
-    make_record(tmp_path / "whole")
+    make_record(tmp_path / "uninterrupted")
     make_record(tmp_path / "broken", steps=1)
     again = Recorder(
         tmp_path / "broken",
@@ -77,13 +77,15 @@ def test_a_resumed_record_is_bit_identical_to_an_uninterrupted_one(tmp_path):
     assert again.next_step == 1
     again.after_task(NET, accuracy=[0.8, 0.8, 0.1], memory_bits=100, operations=2**60 + 1, passes=5)
     again.after_task(NET, accuracy=[0.9 - 0.2, 0.8, 0.7], memory_bits=200, operations=2**60 + 2, passes=5)
-    files = sorted(p.relative_to(tmp_path / "whole") for p in (tmp_path / "whole").rglob("*") if p.is_file())
+    files = sorted(
+        p.relative_to(tmp_path / "uninterrupted") for p in (tmp_path / "uninterrupted").rglob("*") if p.is_file()
+    )
     assert files == sorted(p.relative_to(tmp_path / "broken") for p in (tmp_path / "broken").rglob("*") if p.is_file())
     for file in files:
-        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "broken" / file).read_bytes(), file
+        assert (tmp_path / "uninterrupted" / file).read_bytes() == (tmp_path / "broken" / file).read_bytes(), file
 
 
-def test_a_crash_between_the_files_of_a_step_leaves_the_step_out(tmp_path, monkeypatch):
+def test_a_crash_between_the_files_of_a_step_does_not_commit_the_step(tmp_path, monkeypatch):
     recorder = make_record(tmp_path / "r", steps=1)
     before = Record.open(tmp_path / "r")
 
@@ -97,11 +99,11 @@ def test_a_crash_between_the_files_of_a_step_leaves_the_step_out(tmp_path, monke
     assert after.manifest == before.manifest
     np.testing.assert_array_equal(after.table, before.table)
     monkeypatch.undo()
-    recorder.after_task(NET, accuracy=[0.8, 0.8, 0.1])  # the same call works once there is room again
+    recorder.after_task(NET, accuracy=[0.8, 0.8, 0.1])  # the same call works when there is space again
     assert Record.open(tmp_path / "r").manifest.steps_done == 2
 
 
-def test_atomic_writing_keeps_the_old_file_and_leaves_no_litter(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_file(tmp_path, monkeypatch):
     file = tmp_path / "x.json"
     write_atomically(file, b"old")
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -111,7 +113,7 @@ def test_atomic_writing_keeps_the_old_file_and_leaves_no_litter(tmp_path, monkey
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_evaluations_within_a_task_are_kept_in_time_order(tmp_path):
+def test_evaluations_within_a_step_are_in_chronological_order(tmp_path):
     recorder = Recorder(tmp_path / "r", tasks=2)
     recorder.after_task(accuracy=[0.9, 0.1], evaluations=[(5, [0.5, 0.1]), (10, [0.7, 0.1])])
     recorder.after_task(accuracy=[0.6, 0.8], evaluations=[(5, [0.2, 0.4])])
@@ -121,7 +123,7 @@ def test_evaluations_within_a_task_are_kept_in_time_order(tmp_path):
     assert evaluations.values.tolist() == [[0.5, 0.1], [0.7, 0.1], [0.9, 0.1], [0.2, 0.4], [0.6, 0.8]]
 
 
-def test_curricula_may_revisit(tmp_path):
+def test_a_curriculum_may_revisit_tasks(tmp_path):
     recorder = Recorder(tmp_path / "r", tasks=2, curriculum=[0, 1, 0])
     for _ in range(3):
         recorder.after_task(accuracy=[0.9, 0.8])
@@ -131,54 +133,66 @@ def test_curricula_may_revisit(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    ("damage", "message"),
     [
-        (lambda r: (r / "record.json").write_text('{"schema": 99}'), "schema 99, this perdure reads up to 1; install"),
-        (lambda r: (r / "record.json").write_text("{"), "line 1 is not JSON"),
+        (
+            lambda r: (r / "record.json").write_text('{"schema": 99}'),
+            "schema 99, but this perdure reads schemas up to 1. Install",
+        ),
+        (lambda r: (r / "record.json").write_text("{"), "line 1: not JSON"),
         (lambda r: (r / "record.json").write_text("[]"), "not a perdure record"),
-        (lambda r: (r / "record.json").write_text('{"schema": 1}'), "missing or malformed"),
+        (lambda r: (r / "record.json").write_text('{"schema": 1}'), "missing or invalid"),
         (lambda r: (r / "accuracy.csv").unlink(), "no such file"),
         (lambda r: (r / "accuracy.csv").write_text("a,b\n1,2\n"), "expected the columns after,trained,task,accuracy"),
         (
             lambda r: (r / "accuracy.csv").write_text("after,trained,task,accuracy\n1,1,1,x\n"),
-            "row 2, column 'accuracy'",
+            "row 2, column accuracy: expected a number, got 'x'",
         ),
-        (lambda r: (r / "accuracy.csv").write_text("after,trained,task,accuracy\n1,1,9,.5\n"), "there is no task 9"),
-        (lambda r: (r / "accuracy.csv").write_text("after,trained,task,accuracy\n1,1,1,90\n"), r"outside \[0, 1\]"),
-        (lambda r: (r / "cost.csv").write_text((r / "cost.csv").read_text().rsplit("\n", 2)[0]), "2 steps are costed"),
+        (
+            lambda r: (r / "accuracy.csv").write_text("after,trained,task,accuracy\n1,1,9,.5\n"),
+            "expected a task from 1 to 3, got 9",
+        ),
+        (
+            lambda r: (r / "accuracy.csv").write_text("after,trained,task,accuracy\n1,1,1,90\n"),
+            "expected a number between 0 and 1, got 90",
+        ),
+        (
+            lambda r: (r / "cost.csv").write_text((r / "cost.csv").read_text().rsplit("\n", 2)[0]),
+            "expected the costs of 3 steps, as in the record, got 2",
+        ),
     ],
 )
-def test_a_damaged_record_is_refused_by_name(tmp_path, damage, says):
+def test_a_damaged_file_of_a_record_is_named(tmp_path, damage, message):
     make_record(tmp_path / "r")
     damage(tmp_path / "r")
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         Record.open(tmp_path / "r")
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
-        (lambda old: old[: len(old) // 2], "truncated or was altered"),
-        (lambda old: pickle.dumps({"a": 1}), "unpickles nothing"),
-        (lambda old: b"PK\x03\x04" + old, "unpickles nothing"),
-        (lambda old: old[:-1] + bytes([old[-1] ^ 1]), "truncated or was altered"),
+        (lambda old: old[: len(old) // 2], "truncated or altered"),
+        (lambda old: pickle.dumps({"a": 1}), "got a torch or pickle file, which perdure does not load"),
+        (lambda old: b"PK\x03\x04" + old, "got a torch or pickle file, which perdure does not load"),
+        (lambda old: old[:-1] + bytes([old[-1] ^ 1]), "truncated or altered"),
     ],
 )
-def test_a_damaged_checkpoint_is_refused_by_name(tmp_path, content, says):
+def test_a_damaged_checkpoint_is_named(tmp_path, content, message):
     make_record(tmp_path / "r")
     file = tmp_path / "r/checkpoints/after-02.safetensors"
     file.write_bytes(content(file.read_bytes()))
     record = Record.open(tmp_path / "r")
-    with pytest.raises(InputError, match=f"after-02.*{says}"):
+    with pytest.raises(InputError, match=f"after-02.*{message}"):
         record.checkpoint(1)
     assert record.checkpoint(0)
     with pytest.raises(InputError, match="no checkpoint was kept after step 9"):
         record.checkpoint(8)
 
 
-def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path):
-    """The first byte of a safetensors file is the header's length; one length in 32 begins like a pickle, with 0x80."""
-    file = tmp_path / "unlucky.safetensors"
+def test_a_header_whose_length_equals_the_first_byte_of_a_pickle_is_read(tmp_path):
+    """A safetensors file starts with the length of its header; one length in 32 starts with 0x80, like a pickle."""
+    file = tmp_path / "pickle-like.safetensors"
     for letters in range(1, 400):
         save_tensors(file, {"x" * letters: torch.arange(3)})
         if file.read_bytes()[:1] == b"\x80":
@@ -187,7 +201,7 @@ def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path):
     assert load_tensors(file)["x" * letters].tolist() == [0, 1, 2]
 
 
-def test_a_checkpoint_cannot_lead_out_of_the_record(tmp_path):
+def test_a_checkpoint_outside_the_record_is_rejected(tmp_path):
     make_record(tmp_path / "r", steps=1)
     manifest = json.loads((tmp_path / "r/record.json").read_text())
     manifest["checkpoints"]["1"]["file"] = "../../secret.safetensors"
@@ -196,33 +210,33 @@ def test_a_checkpoint_cannot_lead_out_of_the_record(tmp_path):
         Record.open(tmp_path / "r")
 
 
-def test_misuse_of_the_recorder_is_refused(tmp_path):
+def test_misuse_of_the_recorder_is_rejected(tmp_path):
     recorder = make_record(tmp_path / "r")
     with pytest.raises(InputError, match="all 3 steps"):
         recorder.after_task(accuracy=[1, 1, 1])
-    with pytest.raises(InputError, match="there is a record already"):
+    with pytest.raises(InputError, match="already holds a record"):
         Recorder(tmp_path / "r", tasks=3)
-    with pytest.raises(InputError, match="the record's seed is 7, now 8"):
+    with pytest.raises(InputError, match="the record has seed 7, the call 8"):
         Recorder(tmp_path / "r", ["cats", "dogs", "ships"], learner="mine", benchmark="pets", seed=8, resume=True)
     fresh = Recorder(tmp_path / "s", tasks=2)
-    for accuracy, says in [
+    for accuracy, message in [
         ([0.5], "expected 2 values"),
-        ([float("nan"), 0.5], "task 1 was trained"),
-        ([50, 0.5], "task 1 has 50"),
+        ([float("nan"), 0.5], "expected a value for task 1, which was trained"),
+        ([50, 0.5], "task 1: expected a number between 0 and 1, got 50"),
     ]:
-        with pytest.raises(InputError, match=says):
+        with pytest.raises(InputError, match=message):
             fresh.after_task(accuracy=accuracy)
-    with pytest.raises(InputError, match="not a tensor"):
+    with pytest.raises(InputError, match="expected a tensor for 'epoch', got int"):
         fresh.after_task({"epoch": 3}, accuracy=[0.5, 0.5])
     assert fresh.next_step == 0
-    with pytest.raises(InputError, match="visit 2 names task 4"):
+    with pytest.raises(InputError, match="step 2: expected a task from 1 to 3, got 4"):
         Recorder(tmp_path / "t", tasks=3, curriculum=[0, 3])
     with pytest.raises(InputError, match="JSON"):
         Recorder(tmp_path / "u", tasks=1, settings={"net": NET})
     assert not (tmp_path / "t").exists()
 
 
-def test_a_loop_resumed_at_the_wrong_place_is_caught(tmp_path):
+def test_a_loop_resumed_at_the_wrong_step_is_detected(tmp_path):
     make_record(tmp_path / "r", steps=2)
     again = Recorder(
         tmp_path / "r",
@@ -233,7 +247,7 @@ def test_a_loop_resumed_at_the_wrong_place_is_caught(tmp_path):
         lifetime_bits=2**60,
         resume=True,
     )
-    with pytest.raises(InputError, match="step 3 trains task 3, but task 1 was recorded"):
+    with pytest.raises(InputError, match="step 3: expected task 3, as in the curriculum, got task 1"):
         again.after_task(NET, [0.1, 0.1, 0.1], task=0)
     other = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     again.restore(other)
@@ -243,13 +257,13 @@ def test_a_loop_resumed_at_the_wrong_place_is_caught(tmp_path):
     assert Record.open(tmp_path / "r").table[-1].tolist() == [0.1, 0.2, 0.7]
 
 
-def test_accuracies_may_be_a_mapping_or_hold_none(tmp_path):
+def test_accuracies_may_be_a_mapping_or_contain_none(tmp_path):
     recorder = Recorder(tmp_path / "r", tasks=2)
-    with pytest.raises(InputError, match="2 is no task; tasks are 0 to 1 in Python"):
+    with pytest.raises(InputError, match="expected tasks from 0 to 1, got 2"):
         recorder.after_task(accuracy={2: 0.5})
-    with pytest.raises(InputError, match="divide percentages by 100"):
+    with pytest.raises(InputError, match="Divide percentages by 100"):
         recorder.after_task(accuracy=[90, 10])
-    with pytest.raises(InputError, match="expected one value"):
+    with pytest.raises(InputError, match="expected one value per task"):
         recorder.after_task(NET)
     recorder.after_task(None, [0.9, None])
     assert np.isnan(Record.open(tmp_path / "r").table[0, 1])
@@ -262,11 +276,13 @@ def test_records_are_found_below_a_folder(tmp_path):
     make_record(tmp_path / "a/folds/fold-1")
     (tmp_path / "a/folds/.no-runs").touch()
     assert find_records([tmp_path]) == [tmp_path / "a/b", tmp_path / "a/c"]
-    assert find_records([tmp_path / "a/folds"]) == [tmp_path / "a/folds/fold-1"]  # asked for by name it is there
+    assert find_records([tmp_path / "a/folds"]) == [
+        tmp_path / "a/folds/fold-1"
+    ]  # a marked folder is searched if it is named
     with pytest.raises(InputError, match="no record here"):
         find_records([tmp_path / "a/b/checkpoints"])
     with pytest.raises(InputError, match="no such directory"):
-        find_records([tmp_path / "nowhere"])
+        find_records([tmp_path / "missing"])
 
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -292,15 +308,15 @@ def same(a, b) -> bool:
 
 
 @given(tree=trees)
-def test_any_tree_of_tensors_survives_a_save(tmp_path_factory, tree):
+def test_a_saved_state_is_read_back(tmp_path_factory, tree):
     file = tmp_path_factory.mktemp("state") / "s.safetensors"
     save_state(file, tree)
     assert same(tree, load_state(file))
 
 
-def test_a_broken_state_is_refused(tmp_path):
+def test_a_damaged_state_is_rejected(tmp_path):
     (tmp_path / "s").write_bytes(b"garbage")
-    with pytest.raises(InputError, match="saved state cannot be read"):
+    with pytest.raises(InputError, match="cannot read the saved state"):
         load_state(tmp_path / "s")
-    with pytest.raises(TypeError, match=r"state\.net is a Sequential"):
+    with pytest.raises(TypeError, match=r"state\.net: expected a tensor or a plain value, got Sequential"):
         save_state(tmp_path / "s", {"net": NET})

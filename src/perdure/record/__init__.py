@@ -1,4 +1,4 @@
-"""What a run leaves on disk: written as it happens, read safely, in open formats."""
+"""Records: the directories in which runs are stored, in open formats."""
 
 from perdure.record.measurements import Cost, Evaluations, Measurements
 from perdure.record.reader import Record, find_records

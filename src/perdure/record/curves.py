@@ -1,4 +1,4 @@
-"""Performance curves: what each algorithm scored on every task, whenever it was evaluated along a curriculum."""
+"""Performance curves: the performance of algorithms on each task over the course of a curriculum."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from perdure.base.errors import InputError
 
 @dataclass(frozen=True)
 class Curves:
-    """Performance of some algorithms on one curriculum.
+    """Performance of one or more algorithms on one curriculum.
 
-    ``curriculum`` holds the task (0-based) of each visit. ``points`` are the times of evaluation counted in
-    visits: 0 is before any training, 2 after the second visit, 1.5 in the middle of it. ``values`` is
-    (algorithms, tasks, points), NaN = not measured.
+    ``curriculum`` holds the task (0-based) of each step. ``points`` are the times of the evaluations, counted in steps: 0 is
+    before training, 2 after the second step, 1.5 in the middle of the second step. ``values`` has the shape (algorithms,
+    tasks, points); NaN means not measured.
     """
 
     algorithms: tuple[str, ...]
@@ -29,36 +29,37 @@ class Curves:
     def __post_init__(self) -> None:
         expected = (len(self.algorithms), len(self.tasks), len(self.points))
         if self.values.shape != expected:
-            raise InputError(f"curves: shape {self.values.shape}, expected {expected} (algorithms, tasks, points)")
+            raise InputError(f"curves: expected shape {expected} (algorithms, tasks, points), got {self.values.shape}.")
         if not self.points or list(self.points) != sorted(set(self.points)):
-            raise InputError("curves: the points in time must rise and not repeat")
+            raise InputError("curves: expected points in increasing order, without repetition.")
         if self.points[0] < 0 or self.points[-1] > len(self.curriculum):
             raise InputError(
-                f"curves: a point at {self.points[-1]:g}, but the curriculum ends at {len(self.curriculum)} visits"
+                f"curves: expected points from 0 to {len(self.curriculum)}, the number of steps, got {self.points[0]:g} to"
+                f" {self.points[-1]:g}."
             )
 
     def at_switches(self) -> Curves:
-        """Return the curves before training and after each visit only, as the CLAMP paper uses them."""
-        return self._at(tuple(float(visit) for visit in range(len(self.curriculum) + 1)))
+        """Return the curves before training and after each step only, as in the CLAMP paper."""
+        return self._at(tuple(float(step) for step in range(len(self.curriculum) + 1)))
 
     def at_every_point(self) -> Curves:
-        """Return the curves with each evaluation as a visit of its own: the step is then the time between evaluations."""
-        whole = {float(visit) for visit in range(len(self.curriculum) + 1)}
-        fine = self._at(tuple(sorted(whole | set(self.points))))
-        visits = tuple(self.curriculum[int(np.ceil(point)) - 1] for point in fine.points[1:])
-        return replace(fine, curriculum=visits, points=tuple(float(point) for point in range(len(visits) + 1)))
+        """Return the curves with each evaluation as a step: a step is then the time between two evaluations."""
+        switches = {float(step) for step in range(len(self.curriculum) + 1)}
+        fine = self._at(tuple(sorted(switches | set(self.points))))
+        curriculum = tuple(self.curriculum[int(np.ceil(point)) - 1] for point in fine.points[1:])
+        return replace(fine, curriculum=curriculum, points=tuple(float(step) for step in range(len(curriculum) + 1)))
 
     def _at(self, points: tuple[float, ...]) -> Curves:
         values = np.full((*self.values.shape[:2], len(points)), np.nan)
-        place = {point: index for index, point in enumerate(self.points)}
+        positions = {point: index for index, point in enumerate(self.points)}
         for index, point in enumerate(points):
-            if point in place:
-                values[:, :, index] = self.values[:, :, place[point]]
+            if point in positions:
+                values[:, :, index] = self.values[:, :, positions[point]]
         return replace(self, points=points, values=values)
 
 
-def joined(parts: Iterable[Curves]) -> list[Curves]:
-    """Join curves that share tasks and curriculum into one; runs of one algorithm are averaged, missing cells left out."""
+def join_curves(parts: Iterable[Curves]) -> list[Curves]:
+    """Merge curves with the same tasks and curriculum; runs of one algorithm are averaged over their measured cells."""
     groups: dict[tuple[tuple[str, ...], tuple[int, ...]], list[Curves]] = {}
     for part in parts:
         groups.setdefault((part.tasks, part.curriculum), []).append(part)
@@ -71,7 +72,7 @@ def _join(group: list[Curves]) -> Curves:
     for part in group:
         for name, values in zip(part.algorithms, part._at(points).values, strict=True):
             runs.setdefault(name, []).append(values)
-    values = np.stack([_mean(np.stack(several)) for several in runs.values()])
+    values = np.stack([_mean(np.stack(arrays)) for arrays in runs.values()])
     return replace(group[0], algorithms=tuple(runs), points=points, values=values)
 
 

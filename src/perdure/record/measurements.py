@@ -1,4 +1,4 @@
-"""The numbers of one run, wherever they come from."""
+"""The measurements of one run, from a record or from a file of another framework."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Cost:
-    """What each step cost; NaN where it was not measured.
+    """The cost of each step; NaN means not measured.
 
-    ``parameters`` of the network; ``kept`` numbers per parameter on top (anchors, importances); ``teachers``: parameters of
-    frozen old networks; ``memory_bits`` stored while the step was learned; ``operations``: every multiply-add spent;
-    ``passes``: the multiply-adds of one forward and one backward over the step's training set.
+    ``parameters``: parameters of the network. ``kept``: numbers stored per parameter in addition (anchors, importances).
+    ``teachers``: parameters of frozen old networks. ``memory_bits``: bits of stored examples during the step.
+    ``operations``: all multiply-adds of the step. ``passes``: multiply-adds of one forward and one backward pass over the
+    training set of the step.
     """
 
     parameters: FloatArray
@@ -31,18 +32,18 @@ class Cost:
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """Names of the columns, in file order."""
+        """Return the names of the columns in the order of the file."""
         return tuple(column.name for column in fields(cls))
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[float]]) -> Cost:
-        """Make it from one row a step."""
+        """Return the cost from one row per step."""
         return cls(*np.asarray(rows, dtype=np.float64).reshape(len(rows), len(cls.columns())).T)
 
 
 @dataclass(frozen=True)
 class Evaluations:
-    """Accuracies (evaluations x tasks) in time order, and the task that was being learned at each."""
+    """Accuracies (evaluations x tasks) in chronological order, and the task trained during each evaluation."""
 
     values: FloatArray
     trained: tuple[int, ...]
@@ -50,7 +51,7 @@ class Evaluations:
 
 @dataclass(frozen=True)
 class Measurements:
-    """Accuracies (steps x tasks), the curriculum (0-based), accuracies before any training, and costs."""
+    """Accuracies (steps x tasks), curriculum (0-based), accuracies before training (``initial``) and costs of one run."""
 
     run: str
     learner: str
@@ -62,22 +63,22 @@ class Measurements:
     benchmark: str = ""
     task_names: tuple[str, ...] = ()
     complete: bool = True
-    """Whether every step of the curriculum is done."""
+    """Whether all steps of the curriculum are finished."""
     is_reference: bool = False
-    """All tasks were learned in one step: a row to compare with, not a sequence."""
+    """Whether all tasks were learned in a single step: a reference to compare with, not a sequence."""
     conditions: Mapping[str, object] = field(default_factory=dict)
-    """What runs that are averaged must share: settings and network."""
+    """Settings and network, which must be equal in runs that are averaged."""
     evaluations: Evaluations | None = None
-    """More than one evaluation a step, where they were taken."""
+    """All evaluations, if there is more than one per step."""
 
 
 def check_curriculum(curriculum: Sequence[int] | None, tasks: int) -> tuple[int, ...]:
-    """Return the curriculum as a tuple of 0-based tasks; None means each task once, in order."""
+    """Return the curriculum as a tuple of tasks (0-based); None means each task once, in order."""
     if curriculum is None:
         return tuple(range(tasks))
-    for position, task in enumerate(curriculum, start=1):
+    for step, task in enumerate(curriculum, start=1):
         if not 0 <= int(task) < tasks:
             raise InputError(
-                f"curriculum: visit {position} names task {int(task) + 1} (in Python: {int(task)}), but there are {tasks} tasks"
+                f"curriculum, step {step}: expected a task from 1 to {tasks}, got {int(task) + 1} (in Python: {int(task)})."
             )
     return tuple(int(task) for task in curriculum)

@@ -1,4 +1,4 @@
-"""A record, read safely: nothing is unpickled, and whatever is wrong is named."""
+"""Reading of records. Nothing is unpickled; errors name the file, row and column."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.base.files import index_in, number_in, read_rows, read_versioned
+from perdure.base.files import parse_index, parse_number, read_rows, read_versioned
 from perdure.record.measurements import Cost, Evaluations, FloatArray, Measurements
 from perdure.record.schema import (
     ACCURACY,
     ACCURACY_COLUMNS,
-    ASIDE,
     COST,
     EVALUATION_COLUMNS,
     EVALUATIONS,
     MANIFEST,
+    NO_RUNS_MARKER,
     SCHEMA,
     Checkpoint,
     Manifest,
@@ -35,9 +35,9 @@ EvaluationRow = tuple[int, int, int, int, float]
 
 @dataclass(frozen=True)
 class Record:
-    """What a run left on disk.
+    """A run stored on disk.
 
-    ``table`` is steps x tasks (only finished steps), ``initial`` the accuracies before any training if they were taken.
+    ``table`` holds the accuracies (finished steps x tasks), ``initial`` the accuracies before training if they were measured.
     """
 
     path: Path
@@ -45,12 +45,12 @@ class Record:
     table: FloatArray
     initial: FloatArray | None
     cost: Cost | None
-    within: tuple[EvaluationRow, ...] = ()
-    """Evaluations within steps, as in the file: (step, trained task, batches learned in it, task, accuracy), 1-based."""
+    step_evaluations: tuple[EvaluationRow, ...] = ()
+    """Evaluations within steps as in the file: (step, trained task, batches, task, accuracy), 1-based."""
 
     @classmethod
     def open(cls, path: str | Path) -> Record:
-        """Read a record's numbers. Checkpoints are read one at a time, when asked for."""
+        """Read the measurements of a record. Checkpoints are not read until `checkpoint` is called."""
         path = Path(path)
         manifest = _read_manifest(path)
         accuracies = _read_accuracies(path / ACCURACY, manifest)
@@ -60,12 +60,12 @@ class Record:
 
     @property
     def complete(self) -> bool:
-        """Whether every step of the curriculum is done."""
+        """Whether all steps of the curriculum are finished."""
         return self.manifest.steps_done == len(self.manifest.curriculum)
 
     @property
     def measurements(self) -> Measurements:
-        """The numbers of the finished steps."""
+        """The measurements of the finished steps."""
         manifest = self.manifest
         return Measurements(
             run=str(self.path),
@@ -80,13 +80,13 @@ class Record:
             benchmark=manifest.benchmark + (f" ({manifest.scenario}-incremental)" if manifest.scenario else ""),
             task_names=manifest.tasks,
             conditions={**manifest.settings, **{f"network {key}": value for key, value in manifest.network.items()}},
-            evaluations=self._all_evaluations() if self.within else None,
+            evaluations=self._all_evaluations() if self.step_evaluations else None,
         )
 
     def _all_evaluations(self) -> Evaluations:
-        """Return what was measured within and after each step, in time order."""
+        """Return the evaluations within and after each step, in chronological order."""
         rows: dict[tuple[int, float], FloatArray] = {(step + 1, np.inf): row for step, row in enumerate(self.table)}
-        for step, _, batches, task, accuracy in self.within:
+        for step, _, batches, task, accuracy in self.step_evaluations:
             row = rows.setdefault((step, float(batches)), np.full(len(self.manifest.tasks), np.nan))
             row[task - 1] = accuracy
         ordered = sorted(rows)
@@ -98,32 +98,32 @@ class Record:
     def checkpoint(self, step: int) -> dict[str, Tensor]:
         """Return the network's state_dict after a step (0-based)."""
         if step not in self.manifest.checkpoints:
-            raise InputError(f"{self.path}: no checkpoint was kept after step {step + 1}")
+            raise InputError(f"{self.path}: no checkpoint was kept after step {step + 1}.")
         point = self.manifest.checkpoints[step]
         return load_tensors(self.path / point.file, point.sha256)
 
     def decision(self, step: int) -> dict[str, Tensor]:
-        """Return what the decision after a step (0-based) needs beyond the network; empty where it needs nothing."""
+        """Return the additional tensors for decisions after a step (0-based); empty if logits decide."""
         point = self.manifest.decisions.get(step)
         return {} if point is None else load_tensors(self.path / point.file, point.sha256)
 
 
 def find_records(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the record directories at or below the paths, sorted; a path that holds none is refused.
+    """Return the record directories at or below the paths, sorted. A path without records raises `InputError`.
 
-    Below a path, folders that are set aside (`.no-runs`) are not looked into.
+    Folders below a path that contain the file `.no-runs` are not searched.
     """
-    found: set[Path] = set()
+    records: set[Path] = set()
     for path in map(Path, paths):
         if not path.exists():
-            raise InputError(f"{path}: there is no such directory")
-        aside = {mark.parent for mark in path.rglob(ASIDE)} - {path}
-        below = [manifest.parent for manifest in path.rglob(MANIFEST) if aside.isdisjoint(manifest.parents)]
+            raise InputError(f"{path}: no such directory.")
+        excluded = {marker.parent for marker in path.rglob(NO_RUNS_MARKER)} - {path}
+        below = [manifest.parent for manifest in path.rglob(MANIFEST) if excluded.isdisjoint(manifest.parents)]
         if not below:
-            raise InputError(f"{path}: there is no record here (no {MANIFEST} in it or below)")
-        found.update(below)
-    # What lies inside a record belongs to it: a network trained again for a reference is no run of its own.
-    return sorted(path for path in found if found.isdisjoint(path.parents))
+            raise InputError(f"{path}: no record here (no {MANIFEST} in this folder or below).")
+        records.update(below)
+    # A record inside another record belongs to it, for example a network retrained as a reference.
+    return sorted(path for path in records if records.isdisjoint(path.parents))
 
 
 def _read_manifest(path: Path) -> Manifest:
@@ -132,7 +132,7 @@ def _read_manifest(path: Path) -> Manifest:
     try:
         return _parse_manifest(value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{file}: a field is missing or malformed ({error})") from None
+        raise InputError(f"{file}: a field is missing or invalid ({error}).") from None
 
 
 def _parse_manifest(value: dict[str, Any]) -> Manifest:
@@ -141,73 +141,80 @@ def _parse_manifest(value: dict[str, Any]) -> Manifest:
     curriculum = tuple(int(task) - 1 for task in known["curriculum"])
     steps_done = int(known["steps_done"])
     if not all(0 <= task < len(tasks) for task in curriculum):
-        raise ValueError("the curriculum names a task that is not there")
+        raise ValueError("the curriculum contains a task that does not exist")
     if not 0 <= steps_done <= len(curriculum):
-        raise ValueError(f"steps_done is {steps_done} of {len(curriculum)}")
+        raise ValueError(f"expected steps_done from 0 to {len(curriculum)}, got {steps_done}")
     known |= {"tasks": tasks, "curriculum": curriculum, "steps_done": steps_done}
-    known |= {name: _parse_points(known.get(name, {})) for name in ("checkpoints", "decisions")}
+    known |= {name: _parse_checkpoints(known.get(name, {})) for name in ("checkpoints", "decisions")}
     return Manifest(**known)
 
 
-def _parse_points(value: dict[str, Any]) -> dict[int, Checkpoint]:
-    points = {int(step) - 1: Checkpoint(str(point["file"]), str(point["sha256"])) for step, point in value.items()}
-    if any(Path(point.file).is_absolute() or ".." in Path(point.file).parts for point in points.values()):
-        raise ValueError("a checkpoint lies outside the record")
-    return points
+def _parse_checkpoints(value: dict[str, Any]) -> dict[int, Checkpoint]:
+    checkpoints = {int(step) - 1: Checkpoint(str(item["file"]), str(item["sha256"])) for step, item in value.items()}
+    files = [Path(checkpoint.file) for checkpoint in checkpoints.values()]
+    if any(file.is_absolute() or ".." in file.parts for file in files):
+        raise ValueError("a checkpoint is outside the record")
+    return checkpoints
 
 
 def _read_accuracies(file: Path, manifest: Manifest) -> FloatArray:
-    """Return (steps_done + 1) x tasks, row 0 before any training; rows of steps not committed are left out."""
+    """Return (steps_done + 1) x tasks, row 0 before training. Rows of steps that are not committed are ignored."""
     table = np.full((manifest.steps_done + 1, len(manifest.tasks)), np.nan)
     if manifest.steps_done == 0 and not file.exists():
         return table
-    header, *rows = read_rows(file)
-    if tuple(header) != ACCURACY_COLUMNS:
-        raise InputError(f"{file}: expected the columns {','.join(ACCURACY_COLUMNS)}, found {','.join(header)}")
-    for number, (after_cell, _, task_cell, cell) in enumerate(rows, start=2):
-        after = index_in(file, number, "after", after_cell, lowest=0)
-        task = index_in(file, number, "task", task_cell)
-        if task > len(manifest.tasks):
-            raise InputError(f"{file}: row {number}, column 'task': there is no task {task}")
-        value = number_in(file, number, "accuracy", cell)
+    for number, (after_cell, _, task_cell, cell) in _numbered_rows(file, ACCURACY_COLUMNS):
+        after = parse_index(file, number, "after", after_cell, lowest=0)
+        task = _parse_task(file, number, task_cell, manifest)
+        value = parse_number(file, number, "accuracy", cell)
         if not 0 <= value <= 1:
-            raise InputError(f"{file}: row {number}, column 'accuracy': {cell} lies outside [0, 1]")
+            raise InputError(f"{file}, row {number}, column accuracy: expected a number between 0 and 1, got {cell}.")
         if after <= manifest.steps_done:
             table[after, task - 1] = value
     return table
 
 
+def _numbered_rows(file: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
+    """Return the rows of a CSV file, numbered from 2, after checking the header."""
+    header, *rows = read_rows(file)
+    if tuple(header) != columns:
+        raise InputError(f"{file}: expected the columns {','.join(columns)}, got {','.join(header)}.")
+    return list(enumerate(rows, start=2))
+
+
+def _parse_task(file: Path, row: int, cell: str, manifest: Manifest) -> int:
+    task = parse_index(file, row, "task", cell)
+    if task > len(manifest.tasks):
+        raise InputError(
+            f"{file}, row {row}, column task: expected a task from 1 to {len(manifest.tasks)}, got {task}."
+        )
+    return task
+
+
 def read_evaluations(file: Path, manifest: Manifest) -> list[EvaluationRow]:
-    """Return the rows of the evaluations within steps, those of steps not committed left out."""
+    """Return the evaluations within steps. Rows of steps that are not committed are ignored."""
     if not file.exists():
         return []
-    header, *rows = read_rows(file)
-    if tuple(header) != EVALUATION_COLUMNS:
-        raise InputError(f"{file}: expected the columns {','.join(EVALUATION_COLUMNS)}, found {','.join(header)}")
-    result = []
-    for number, row in enumerate(rows, start=2):
-        during, trained, batches, task = (
-            index_in(file, number, column, cell) for column, cell in zip(header[:4], row[:4], strict=True)
+    evaluations = []
+    for number, row in _numbered_rows(file, EVALUATION_COLUMNS):
+        during, trained, batches = (
+            parse_index(file, number, column, cell)
+            for column, cell in zip(EVALUATION_COLUMNS[:3], row[:3], strict=True)
         )
-        if task > len(manifest.tasks):
-            raise InputError(f"{file}: row {number}, column 'task': there is no task {task}")
+        task = _parse_task(file, number, row[3], manifest)
         if during <= manifest.steps_done:
-            result.append((during, trained, batches, task, number_in(file, number, "accuracy", row[4])))
-    return result
+            evaluations.append((during, trained, batches, task, parse_number(file, number, "accuracy", row[4])))
+    return evaluations
 
 
 def _read_cost(file: Path, steps_done: int) -> Cost | None:
     if not file.exists():
         return None
-    header, *rows = read_rows(file)
-    expected = ("after", "trained", *Cost.columns())
-    if tuple(header) != expected:
-        raise InputError(f"{file}: expected the columns {','.join(expected)}, found {','.join(header)}")
+    columns = ("after", "trained", *Cost.columns())
     values = [
-        [number_in(file, number, column, cell, empty=np.nan) for column, cell in zip(header, row, strict=True)]
-        for number, row in enumerate(rows, start=2)
+        [parse_number(file, number, column, cell, empty=np.nan) for column, cell in zip(columns, row, strict=True)]
+        for number, row in _numbered_rows(file, columns)
     ]
-    kept = [row[2:] for row in values if row[0] <= steps_done]
-    if len(kept) != steps_done:
-        raise InputError(f"{file}: {len(kept)} steps are costed, the record has {steps_done}")
-    return Cost.from_rows(kept) if kept else None
+    costs = [row[2:] for row in values if row[0] <= steps_done]
+    if len(costs) != steps_done:
+        raise InputError(f"{file}: expected the costs of {steps_done} steps, as in the record, got {len(costs)}.")
+    return Cost.from_rows(costs) if costs else None

@@ -1,4 +1,4 @@
-"""What a training loop calls after each task."""
+"""Writing of records: a training loop calls a recorder after each task."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from perdure.record.schema import (
     hardware_facts,
     software_versions,
 )
-from perdure.record.tensors import save_tensors, tensors_of
+from perdure.record.tensors import cpu_tensors, save_tensors
 
 if TYPE_CHECKING:
     from torch import nn
 
 
 class Recorder:
-    """Writes a record as the run happens: whole after every call, whenever the process is killed.
+    """Writes the record of a run. The record is valid after every call, even if the process is killed.
 
     ::
 
@@ -43,12 +43,13 @@ class Recorder:
             train(net, task)
             recorder.after_task(net, accuracy=[evaluate(net, other) for other in range(5)])
 
-    ``trains_all`` marks a reference that learns all tasks in its one step; ``decides_by`` names a decision that is not
-    made by the network's logits (then ``after_task`` is given the tensors it needs).
-    ``tasks`` is their number or their names; ``curriculum`` the tasks in the order they are visited (0-based), each once by
-    default; ``lifetime_bits`` the storage of all training data, which SSS needs. A directory that already holds a record is
-    refused unless ``resume=True``: then ``next_step`` says where to go on, and ``restore(net)`` loads the last
-    checkpoint.
+    ``tasks``: the number of tasks, or their names. ``curriculum``: the task (0-based) of each step, by default each task
+    once. ``lifetime_bits``: storage of all training data, needed for SSS. ``trains_all`` marks a reference that learns all
+    tasks in a single step. ``decides_by`` names a decision rule other than the argmax of the logits; its tensors are then
+    passed to ``after_task``.
+
+    A directory that holds a record already raises `InputError` unless ``resume=True``. Then ``next_step`` is the step to
+    continue with, and ``restore(net)`` loads the last checkpoint.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Recorder:
         self.path = Path(path)
         names = tuple(str(i + 1) for i in range(tasks)) if isinstance(tasks, int) else tuple(tasks)
         if not names:
-            raise InputError("tasks: expected at least one")
+            raise InputError("tasks: expected at least one task.")
         self._manifest = Manifest(
             learner=learner,
             tasks=names,
@@ -96,23 +97,23 @@ class Recorder:
         if (self.path / MANIFEST).exists():
             if not resume:
                 raise InputError(
-                    f"{self.path}: there is a record already; choose another directory, or go on with it: resume=True, "
-                    "recorder.restore(net), and a loop that begins at recorder.next_step"
+                    f"{self.path}: this directory already holds a record. Choose another directory, or resume the record: pass "
+                    "resume=True, call recorder.restore(net) and start the loop at recorder.next_step."
                 )
-            self._take_up(Record.open(self.path))
+            self._resume(Record.open(self.path))
         else:
             write_json(self.path / MANIFEST, self._manifest.to_json())
 
     @property
     def next_step(self) -> int:
-        """The step to train next (0-based); the length of the curriculum when all is done."""
+        """The next step (0-based); the length of the curriculum if all steps are recorded."""
         return self._manifest.steps_done
 
     def before_training(self, accuracy: Sequence[float]) -> None:
-        """Record the accuracies of the untrained network, which GEM's forward transfer needs."""
+        """Record the accuracies of the untrained network, which the GEM variant of forward transfer needs."""
         if self.next_step > 0:
-            raise InputError(f"{self.path}: accuracies before training come before the first task")
-        self._accuracies = self._rows(0, None, accuracy)
+            raise InputError(f"{self.path}: before_training must be called before the first after_task.")
+        self._accuracies = self._accuracy_rows(0, None, accuracy)
         write_table(self.path / ACCURACY, ACCURACY_COLUMNS, self._accuracies)
 
     def after_task(
@@ -130,34 +131,34 @@ class Recorder:
         decision: Mapping[str, Any] | None = None,
         evaluations: Sequence[tuple[int, Sequence[float]]] = (),
     ) -> None:
-        """Record the step that just ended: the accuracy on every task, and whatever else was measured.
+        """Record a finished step: the accuracy on each task, and optionally a checkpoint, costs and evaluations.
 
-        ``accuracy`` holds one value for each task, or maps tasks (0-based) to values; NaN, None or no value for a
-        task that was not evaluated is accepted only before it was trained. ``task`` is the task that was trained:
-        given, it is checked against the curriculum, which catches a loop that begins at the wrong place. ``network``
-        (a module or its state_dict) is kept as a checkpoint; its parameters are counted if ``parameters`` is not
-        given. ``decision`` holds the tensors beyond the network that its decision needs, if it is not made by the logits.
-        `Cost` says what the other numbers mean. ``evaluations`` are those taken within the step: the number of
-        batches learned in it so far, and the accuracy on every task.
+        ``accuracy``: one value per task, or a mapping from tasks (0-based) to values. A value may be missing (NaN, None or
+        absent) only for a task that has not been trained. ``task``: the task that was trained; it is compared with the
+        curriculum to detect a loop that starts at the wrong step. ``network`` (a module or its state_dict) is saved as a
+        checkpoint; its parameters are counted if ``parameters`` is None. ``decision``: additional tensors for decisions, if
+        logits do not decide. ``kept``, ``teachers``, ``memory_bits``, ``operations`` and ``passes``: see `Cost`.
+        ``evaluations``: evaluations within the step, each the number of batches learned so far and the accuracy on each
+        task.
         """
         step = self.next_step
         if step == len(self._manifest.curriculum):
-            raise InputError(f"{self.path}: all {step} steps are recorded already")
+            raise InputError(f"{self.path}: all {step} steps are already recorded.")
         trained = self._manifest.curriculum[step]
         if task is not None and task != trained:
             raise InputError(
-                f"{self.path}: step {step + 1} trains task {trained + 1}, but task {task + 1} was recorded"
+                f"{self.path}, step {step + 1}: expected task {trained + 1}, as in the curriculum, got task {task + 1}."
             )
         if accuracy is None:
-            raise InputError("accuracy: expected one value for each task")
-        rows = self._rows(step + 1, trained, accuracy)
+            raise InputError("accuracy: expected one value per task, got None.")
+        rows = self._accuracy_rows(step + 1, trained, accuracy)
         if parameters is None and network is not None and not isinstance(network, Mapping):
             parameters = sum(int(p.numel()) for p in network.parameters())
         checkpoints, decisions = dict(self._manifest.checkpoints), dict(self._manifest.decisions)
         if network is not None:
-            checkpoints[step] = self._kept(checkpoint_name(step), network)
+            checkpoints[step] = self._save(checkpoint_name(step), network)
         if decision:
-            decisions[step] = self._kept(decision_name(step), decision)
+            decisions[step] = self._save(decision_name(step), decision)
         self._accuracies = [row for row in self._accuracies if row[0] <= step] + rows
         self._costs = [
             *self._costs[:step],
@@ -166,86 +167,93 @@ class Recorder:
         write_table(self.path / ACCURACY, ACCURACY_COLUMNS, self._accuracies)
         self._evaluations = [row for row in self._evaluations if row[0] <= step]
         for batches, values in evaluations:
-            within = self._rows(step + 1, trained, values)
-            self._evaluations += [(step + 1, trained + 1, batches, task, value) for _, _, task, value in within]
+            evaluated = self._accuracy_rows(step + 1, trained, values)
+            self._evaluations += [(step + 1, trained + 1, batches, task, value) for _, _, task, value in evaluated]
         if self._evaluations:
             write_table(self.path / EVALUATIONS, EVALUATION_COLUMNS, self._evaluations)
         write_table(self.path / COST, ("after", "trained", *Cost.columns()), self._costs)
-        # The manifest comes last: it is what makes the step count.
+        # The manifest is written last: it commits the step.
         manifest = dataclasses.replace(
             self._manifest, steps_done=step + 1, checkpoints=checkpoints, decisions=decisions
         )
         write_json(self.path / MANIFEST, manifest.to_json())
         self._manifest = manifest
 
-    def _kept(self, file: str, tensors: nn.Module | Mapping[str, Any]) -> Checkpoint:
-        return Checkpoint(file, save_tensors(self.path / file, tensors_of(tensors)))
+    def _save(self, file: str, tensors: nn.Module | Mapping[str, Any]) -> Checkpoint:
+        return Checkpoint(file, save_tensors(self.path / file, cpu_tensors(tensors)))
 
     def restore(self, network: nn.Module) -> None:
-        """Load the last checkpoint into a network, to go on after a crash; a record without one leaves it as it is."""
+        """Load the last checkpoint into a network; without a checkpoint the network is not changed."""
         if self._manifest.checkpoints:
             network.load_state_dict(Record.open(self.path).checkpoint(max(self._manifest.checkpoints)))
 
-    def _rows(
+    def _accuracy_rows(
         self, after: int, trained: int | None, accuracy: Sequence[float | None] | Mapping[int, float]
     ) -> list[tuple[int, int | None, int, float]]:
-        tasks = self._manifest.tasks
-        if isinstance(accuracy, Mapping):
-            unknown = [task for task in accuracy if task not in range(len(tasks))]
-            if unknown:
-                raise InputError(f"accuracy: {unknown[0]!r} is no task; tasks are 0 to {len(tasks) - 1} in Python")
-            accuracy = [accuracy.get(task) for task in range(len(tasks))]
-        values = [math.nan if value is None else float(value) for value in accuracy]
-        if len(values) != len(tasks):
-            raise InputError(f"accuracy: expected {len(tasks)} values, one for each task, got {len(values)}")
-        seen = set(self._manifest.curriculum[:after])
+        """Return the rows of accuracy.csv for one evaluation, without tasks that were not measured."""
+        values = self._values_by_task(accuracy)
+        trained_tasks = set(self._manifest.curriculum[:after])
         for task, value in enumerate(values):
-            if math.isnan(value) and task in seen:
-                raise InputError(f"accuracy: task {task + 1} was trained but its accuracy is NaN")
+            if math.isnan(value) and task in trained_tasks:
+                raise InputError(f"accuracy: expected a value for task {task + 1}, which was trained, got NaN.")
             if not math.isnan(value) and not 0 <= value <= 1:
-                hint = "; divide percentages by 100" if 1 < value <= 100 else ""
-                raise InputError(f"accuracy: task {task + 1} has {value:g}, outside [0, 1]{hint}")
+                hint = " Divide percentages by 100." if 1 < value <= 100 else ""
+                raise InputError(f"accuracy, task {task + 1}: expected a number between 0 and 1, got {value:g}.{hint}")
         column = None if trained is None else trained + 1
         return [(after, column, task + 1, value) for task, value in enumerate(values) if not math.isnan(value)]
 
-    def _take_up(self, record: Record) -> None:
-        """Go on where the record ends; what it was made with must be what is asked for now."""
+    def _values_by_task(self, accuracy: Sequence[float | None] | Mapping[int, float]) -> list[float]:
+        """Return one value per task, NaN where it is missing."""
+        tasks = len(self._manifest.tasks)
+        if isinstance(accuracy, Mapping):
+            unknown = [task for task in accuracy if task not in range(tasks)]
+            if unknown:
+                raise InputError(f"accuracy: expected tasks from 0 to {tasks - 1}, got {unknown[0]!r}.")
+            accuracy = [accuracy.get(task) for task in range(tasks)]
+        values = [math.nan if value is None else float(value) for value in accuracy]
+        if len(values) != tasks:
+            raise InputError(f"accuracy: expected {tasks} values, one per task, got {len(values)}.")
+        return values
+
+    def _resume(self, record: Record) -> None:
+        """Continue after the last step of the record; it must have been made with the same options."""
         old, new = record.manifest, self._manifest
         for field in ("learner", "benchmark", "scenario", "seed", "tasks", "settings", "network", "provenance"):
             difference = _difference(field, getattr(old, field), getattr(new, field))
             if difference:
-                raise InputError(f"{self.path}: the record's {difference} is asked for; choose another directory")
+                raise InputError(f"{self.path}: cannot resume: {difference}. Choose another directory.")
         if old.curriculum != new.curriculum:
-            visits = [",".join(str(task + 1) for task in order) for order in (old.curriculum, new.curriculum)]
+            orders = [",".join(str(task + 1) for task in manifest.curriculum) for manifest in (old, new)]
             raise InputError(
-                f"{self.path}: the record's curriculum is {visits[0]}, now {visits[1]} is asked for; choose another directory"
+                f"{self.path}: cannot resume: the record has curriculum {orders[0]}, the call {orders[1]}."
+                " Choose another directory."
             )
         self._manifest = dataclasses.replace(old, software=new.software, hardware=new.hardware)
         if record.initial is not None:
-            self._accuracies += self._rows(0, None, record.initial.tolist())
+            self._accuracies += self._accuracy_rows(0, None, record.initial.tolist())
         for step, row in enumerate(record.table):
-            self._accuracies += self._rows(step + 1, old.curriculum[step], row.tolist())
+            self._accuracies += self._accuracy_rows(step + 1, old.curriculum[step], row.tolist())
         self._evaluations = read_evaluations(self.path / EVALUATIONS, old)
         if old.steps_done:
-            # Taken from the file, not from record.cost: whole numbers above 2**53 do not survive a float.
+            # Read from the file, not from record.cost: floats cannot hold all integers above 2**53.
             cells = read_rows(self.path / COST)[1 : old.steps_done + 1]
             self._costs = [tuple(int(cell) if cell else None for cell in row) for row in cells]
 
 
-def _difference(field: str, old: Any, new: Any) -> str | None:
-    """Return the first difference in words, or None; of mappings only the entry that differs."""
+def _difference(field: str, old: object, new: object) -> str | None:
+    """Return a sentence on the first difference, or None; for mappings it names the entry that differs."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             if old.get(key) != new.get(key):
-                return f"{key} is {old.get(key)!r}, now {new.get(key)!r}"
+                return f"the record has {key} {old.get(key)!r}, the call {new.get(key)!r}"
         return None
-    return f"{field} is {old!r}, now {new!r}" if old != new else None
+    return f"the record has {field} {old!r}, the call {new!r}" if old != new else None
 
 
-def _plain(mapping: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
-    """Return the mapping as JSON will give it back, so that a resumed run compares like with like."""
+def _plain(mapping: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    """Return the mapping after a round trip through JSON, so that it equals what a resumed run reads."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(mapping or {}), allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what}: only what JSON can hold is recorded ({error})") from None
+        raise InputError(f"{name}: expected values that JSON can represent ({error}).") from None
     return plain

@@ -1,4 +1,4 @@
-"""The layout of a record on disk. docs/record-format.md says the same for readers in other languages."""
+"""The files of a record and their columns; docs/record-format.md documents the format."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 SCHEMA = 1
 MANIFEST = "record.json"
-ASIDE = ".no-runs"
-"""A folder with this file holds networks that were trained to measure something; nobody asked to compare them."""
+NO_RUNS_MARKER = ".no-runs"
+"""Marks a folder of networks that were trained for a measurement: `find_records` does not search it."""
 ACCURACY = "accuracy.csv"
 ACCURACY_COLUMNS = ("after", "trained", "task", "accuracy")
 EVALUATIONS = "evaluations.csv"
@@ -22,7 +22,7 @@ CHECKPOINTS = "checkpoints"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the network after a step lies, and what the file must hash to."""
+    """A checkpoint: its file inside the record and the SHA-256 of that file."""
 
     file: str
     sha256: str
@@ -30,7 +30,10 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What record.json says. ``steps_done`` is the commit point: rows and checkpoints beyond it are not part of the record."""
+    """The content of record.json.
+
+    ``steps_done`` is the commit point: rows and checkpoints of later steps are not part of the record.
+    """
 
     learner: str
     tasks: tuple[str, ...]
@@ -51,7 +54,7 @@ class Manifest:
     hardware: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form: 1-based tasks and steps, the schema version first."""
+        """Return the content of record.json: tasks and steps 1-based, the schema version first."""
         value = asdict(self)
         value["curriculum"] = [task + 1 for task in self.curriculum]
         for name in ("checkpoints", "decisions"):
@@ -60,26 +63,26 @@ class Manifest:
 
 
 def checkpoint_name(step: int) -> str:
-    """Return the file of the network after a step (0-based), inside the record."""
+    """Return the path, inside the record, of the network after a step (0-based)."""
     return f"{CHECKPOINTS}/after-{step + 1:02d}.safetensors"
 
 
 def decision_name(step: int) -> str:
-    """Return the file of what the decision after a step (0-based) needs beyond the network, inside the record."""
+    """Return the path, inside the record, of the additional tensors for decisions after a step (0-based)."""
     return f"{CHECKPOINTS}/after-{step + 1:02d}-decision.safetensors"
 
 
 def software_versions() -> dict[str, str]:
-    """Return the versions that shape a result; asking for them imports nothing."""
-    found = {"python": platform.python_version()}
+    """Return the versions of the packages that affect results, without importing them."""
+    versions = {"python": platform.python_version()}
     for name in ("perdure", "torch", "numpy"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions
 
 
 def hardware_facts() -> dict[str, Any]:
-    """Return the machine's architecture and cores: bits can differ between them."""
+    """Return architecture, operating system and cores of the machine; results can differ in the last bits between them."""
     return {"machine": platform.machine(), "system": platform.system(), "cores": os.cpu_count()}

@@ -1,4 +1,4 @@
-"""Checkpoints: a state_dict in safetensors, never a pickle."""
+"""Checkpoints in safetensors format; pickles are never loaded."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def tensors_of(network: nn.Module | Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the state_dict of a network, or the mapping itself, as contiguous tensors on the CPU that share no memory."""
+def cpu_tensors(network: nn.Module | Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors of a network or a state_dict as contiguous copies on the CPU."""
     state = network if isinstance(network, Mapping) else network.state_dict()
     for name, value in state.items():
         if not hasattr(value, "detach"):
             raise InputError(
-                f"checkpoint: {name!r} is a {type(value).__name__}, not a tensor; pass a network or its state_dict"
+                f"checkpoint: expected a tensor for {name!r}, got {type(value).__name__}. Pass a network or its state_dict."
             )
     return {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
 
@@ -37,22 +37,22 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
 
 def load_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
-    """Read tensors; a truncated, altered or pickled file is refused with a line that says which."""
+    """Return the tensors in a safetensors file; a truncated, altered or pickled file raises `InputError`."""
     from safetensors.torch import load  # noqa: PLC0415  (it imports torch)
 
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{path}: the checkpoint is not there") from None
-    # A safetensors file begins with a length of eight bytes, which may happen to look like a pickle's beginning.
+        raise InputError(f"{path}: no such checkpoint.") from None
+    # A safetensors file begins with a length of eight bytes, which can equal the first bytes of a pickle.
     if content[8:9] != b"{" and (content[:2] == b"PK" or content[:1] == b"\x80"):
         raise InputError(
-            f"{path}: this is a torch or pickle file, and perdure unpickles nothing; load it yourself with "
-            "torch.load(..., weights_only=True) and save it with safetensors.torch.save_file"
+            f"{path}: expected a safetensors file, got a torch or pickle file, which perdure does not load. Load it with "
+            "torch.load(..., weights_only=True) and save it with safetensors.torch.save_file."
         )
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        raise InputError(f"{path}: the checkpoint is truncated or was altered (its SHA-256 differs from the record's)")
+        raise InputError(f"{path}: the checkpoint is truncated or altered (its SHA-256 differs from the record's).")
     try:
         return load(content)
     except SafetensorError as error:
-        raise InputError(f"{path}: the checkpoint is truncated or not in safetensors format ({error})") from None
+        raise InputError(f"{path}: the checkpoint is truncated or not in safetensors format ({error}).") from None

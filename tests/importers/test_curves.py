@@ -1,4 +1,4 @@
-"""Curves from files: long tables, matrices, records and l2logger runs; the fit command and its figures."""
+"""Curves from long tables, matrices, records and l2logger runs; the fit command and its figures."""
 
 import json
 
@@ -14,7 +14,7 @@ from perdure.cli.fit import fit as fit_command
 from perdure.importers.curves import read_curves
 from perdure.importers.l2logger import read_single_task
 from perdure.record import Recorder
-from perdure.record.curves import Curves, joined
+from perdure.record.curves import Curves, join_curves
 
 CURRICULUM = [0, 1, 0, 1]
 TRUTH = surrogate.simulate(
@@ -57,7 +57,7 @@ def test_evaluations_between_switches_missing_cells_and_named_tasks(tmp_path):
     assert np.shape(surrogate.fit(fine.values, fine.curriculum, starts=2, forecast=False).curves) == (1, 2, 5)
 
 
-def test_algorithms_on_different_curricula_are_kept_apart(tmp_path):
+def test_algorithms_on_different_curricula_are_separate(tmp_path):
     path = tmp_path / "curves.csv"
     path.write_text(
         "algorithm,step,trained,evaluated,performance\na,1,1,1,.4\na,2,2,2,.5\nb,1,2,2,.4\nb,2,1,1,.3\nc,1,1,1,.2\nc,2,2,1,.1\n"
@@ -74,19 +74,19 @@ HEADER = "algorithm,step,trained,evaluated,performance\n"
     ("text", "message"),
     [
         ("algorithm,step,performance\na,1,.5\n", "expected the columns"),
-        (HEADER, "no row"),
-        (HEADER + "a,1,1,1,much\n", "row 2, column 'performance'"),
-        (HEADER + "a,-1,1,1,.5\n", "steps are 0"),
-        (HEADER + "a,1,,1,.5\n", "'trained' is empty"),
-        (HEADER + "a,1,1,,.5\n", "'evaluated' is empty"),
-        (HEADER + "a,1,1,1,.5\na,1,1,1,.6\n", "row 3 gives task 1 at step 1"),
-        (HEADER + "a,1,1,1,.5\na,1,2,2,.6\n", "an earlier row says 1"),
+        (HEADER, "expected at least one row"),
+        (HEADER + "a,1,1,1,much\n", "row 2, column performance: expected a number, got 'much'"),
+        (HEADER + "a,-1,1,1,.5\n", r"column step: expected 0 \(before training\) or more, got -1"),
+        (HEADER + "a,1,,1,.5\n", "column trained: expected the trained task, got an empty cell"),
+        (HEADER + "a,1,1,,.5\n", "column evaluated: expected the evaluated task, got an empty cell"),
+        (HEADER + "a,1,1,1,.5\na,1,1,1,.6\n", "row 3: second value for task 1 at step 1"),
+        (HEADER + "a,1,1,1,.5\na,1,2,2,.6\n", "row 3, column trained: expected task 1 as in an earlier row"),
         (HEADER + "a,2,1,1,.5\n", "step 1 is missing"),
         (HEADER + "a,0,,1,.5\n", "no step after training"),
-        (HEADER + "a,1,0,1,.5\n", "tasks count from 1"),
+        (HEADER + "a,1,0,1,.5\n", "expected tasks numbered from 1, got task 0"),
     ],
 )
-def test_a_bad_long_table_names_the_row(tmp_path, text, message):
+def test_an_invalid_long_table_is_named_with_row_and_column(tmp_path, text, message):
     path = tmp_path / "curves.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
@@ -97,7 +97,7 @@ def test_accuracy_matrices_of_several_seeds_are_averaged(tmp_path):
     for seed, value in ((0, 0.4), (1, 0.6)):
         (tmp_path / f"ewc_seed{seed}.csv").write_text(f"after_task,task_1,task_2\n1,{value},\n2,.1,.8\n")
     parts = [part for path in sorted(tmp_path.iterdir()) for part in read_curves(path)]
-    (curves,) = joined(parts)
+    (curves,) = join_curves(parts)
     assert curves.algorithms == ("ewc",)
     np.testing.assert_allclose(curves.values[0], [[np.nan, 0.5, 0.1], [np.nan, np.nan, 0.8]])
 
@@ -108,7 +108,7 @@ def test_a_matrix_with_its_curriculum(tmp_path):
     (curves,) = read_curves(path, [0, 1, 0])
     assert curves.curriculum == (0, 1, 0)
     np.testing.assert_allclose(curves.values[0, 0], [0.1, 0.5, 0.4, 0.7])
-    with pytest.raises(InputError, match="task 3"):
+    with pytest.raises(InputError, match=r"curriculum, step 3: expected a task from 1 to 2, .*, got 3"):
         read_curves(path, [0, 1, 2])
 
 
@@ -139,12 +139,12 @@ def test_an_l2logger_run_and_its_single_task_experts(shared_data):
     assert len(read_single_task(shared_data / "l2logger" / "ste_logs")["task3_1"]) == 720
 
 
-def test_curves_refuse_what_does_not_fit():
+def test_invalid_curves_are_rejected():
     with pytest.raises(InputError, match="shape"):
         Curves(("a",), ("1",), (0,), (0.0, 1.0), np.zeros((1, 1, 3)))
-    with pytest.raises(InputError, match="must rise"):
+    with pytest.raises(InputError, match="increasing order"):
         Curves(("a",), ("1",), (0,), (1.0, 0.0), np.zeros((1, 1, 2)))
-    with pytest.raises(InputError, match="ends at 1 visits"):
+    with pytest.raises(InputError, match="expected points from 0 to 1, the number of steps, got 0 to 2"):
         Curves(("a",), ("1",), (0,), (0.0, 2.0), np.zeros((1, 1, 2)))
 
 
@@ -189,8 +189,8 @@ def test_the_command_prints_pure_json(command, tmp_path):
 
 
 def test_the_command_compares_data_sets_by_rank(command, tmp_path):
-    one, two = long_table(tmp_path / "one.csv"), long_table(tmp_path / "two.csv", curves=TRUTH * 0.9)
-    done = command(one, two, "--starts", 4, "--compare", "efficiency", "--json")
+    first, second = long_table(tmp_path / "one.csv"), long_table(tmp_path / "two.csv", curves=TRUTH * 0.9)
+    done = command(first, second, "--starts", 4, "--compare", "efficiency", "--json")
     ranks = json.loads(done.stdout)["ranks"]
     assert ranks["ranks"][0] == [2, 1, 3]
     assert ranks["agreement"] == pytest.approx(1)
@@ -219,7 +219,7 @@ def test_the_command_raises_input_errors(command, tmp_path, options, message):
     assert message in str(done.exception)
 
 
-def test_figures_are_drawn(command, tmp_path):
+def test_the_command_writes_figures(command, tmp_path):
     done = command(long_table(tmp_path / "c.csv"), "--starts", 2, "--figure", tmp_path / "out.png", "--predict", "2,1")
     assert done.exit_code == 0, done.output
     for name in ("curves", "transfer", "properties", "prediction"):

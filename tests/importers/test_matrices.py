@@ -1,4 +1,4 @@
-"""Accuracy matrices from files: every layout gives the same numbers, every mistake its place."""
+"""Accuracy matrices from files: all layouts give the same numbers, and errors name the file, row and column."""
 
 import json
 
@@ -33,7 +33,7 @@ def write(folder, name, text):
         ("cube.json", json.dumps([MATRIX])),
     ],
 )
-def test_every_layout_reads_alike(tmp_path, name, text):
+def test_all_layouts_give_the_same_matrix(tmp_path, name, text):
     (run,) = read_accuracies(write(tmp_path, name, text))
     np.testing.assert_array_equal(run.table, [[0.9, np.nan], [0.5, 0.8]])
     assert run.curriculum == (0, 1)
@@ -59,18 +59,18 @@ def test_long_tables_hold_learners_runs_and_curricula(tmp_path):
     assert runs[1].table.tolist() == [[0.2, 0.2]] * 3
 
 
-def test_a_record_s_own_accuracy_file_is_a_long_table(tmp_path):
+def test_the_accuracy_file_of_a_record_is_a_long_table(tmp_path):
     text = "after,trained,task,accuracy\n0,,1,.5\n0,,2,.5\n1,1,1,.9\n2,2,1,.5\n2,2,2,.8\n"
     (run,) = read_accuracies(write(tmp_path, "accuracy.csv", text))
     assert run.curriculum == (0, 1)
     assert run.initial is not None
 
 
-def test_percentages_only_when_announced(tmp_path):
+def test_percentages_need_the_option(tmp_path):
     file = write(tmp_path, "p.csv", "90,10\n50,80\n")
     (run,) = read_accuracies(file, percent=True)
     assert run.table.tolist() == [[0.9, 0.1], [0.5, 0.8]]
-    with pytest.raises(InputError, match="no percentage"):
+    with pytest.raises(InputError, match="row 1, column 1: expected a number between 0 and 100, got 900"):
         read_accuracies(write(tmp_path, "q.csv", "900,10\n50,80\n"), percent=True)
 
 
@@ -84,24 +84,24 @@ def test_percentages_only_when_announced(tmp_path):
         ("gem", "gem"),
     ],
 )
-def test_files_that_differ_in_their_seed_are_one_learner(tmp_path, stem, learner):
+def test_the_seed_is_not_part_of_the_learner_name(tmp_path, stem, learner):
     (run,) = read_accuracies(write(tmp_path, f"{stem}.csv", "0.9\n"))
     assert run.learner == learner
 
 
-def test_files_named_after_a_seed_or_their_content_belong_to_their_folder(tmp_path):
+def test_a_file_named_after_a_seed_or_its_content_belongs_to_its_folder(tmp_path):
     for place in ("ewc/seed0.csv", "gem/seed-0/accuracy.csv", "runs/si/seed-1/accuracy.csv"):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (run,) = read_accuracies(write(tmp_path, place, "0.9\n"))
         assert run.learner == place.split("/")[-2 if "seed0" in place else -3]
 
 
-def test_shares_are_no_percentages(tmp_path):
-    with pytest.raises(InputError, match="shares already; leave out --percent"):
+def test_numbers_up_to_1_are_not_percentages(tmp_path):
+    with pytest.raises(InputError, match=r"no value exceeds 1\. Leave out --percent"):
         read_accuracies(write(tmp_path, "a.csv", ".9,.1\n.5,.8\n"), percent=True)
 
 
-def test_costs_come_from_a_second_file_or_the_json(tmp_path):
+def test_costs_are_read_from_a_second_file_or_from_json(tmp_path):
     cost = read_cost(write(tmp_path, "c.csv", "after,parameters,operations,passes\n1,10,100,5\n2,10,,5\n"))
     assert cost.parameters.tolist() == [10, 10]
     assert np.isnan(cost.operations[1])
@@ -115,46 +115,62 @@ def test_costs_come_from_a_second_file_or_the_json(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "says"),
+    ("name", "text", "message"),
     [
         ("a.csv", "", "the file is empty"),
-        ("a.csv", "after,t1,t2\n1,.9\n", "row 2 has 2 cells, the first row has 3"),
-        ("a.csv", "after,t1,t2\n1,.9,\n2,.x,.8\n", "row 3, column 't1': expected a number, found '.x'"),
-        ("a.csv", "after,t1,t2\n1,.9,\n3,.5,.8\n", "must count 1, 2, 3"),
-        ("a.csv", "after,t1,t2\none,.9,\n", "row 2, column 'after'"),
-        ("a.csv", "after,t1,t2\n", "a header but no row"),
-        ("a.csv", ".9,.1,.2\n.5,.8,.2\n", "2 rows after a task and 3 task columns"),
-        ("a.csv", "after,task,accuracy\n1,1,.9\n1,1,.8\n", "row 3 gives the accuracy after step 1 on task 1 a second"),
-        ("a.csv", "after,task,accuracy\n1,0,.9\n", "whole number from 1 on, found '0'"),
+        ("a.csv", "after,t1,t2\n1,.9\n", "row 2: expected 3 cells as in the first row, got 2"),
+        ("a.csv", "after,t1,t2\n1,.9,\n2,.x,.8\n", "row 3, column t1: expected a number, got '.x'"),
+        ("a.csv", "after,t1,t2\n1,.9,\n3,.5,.8\n", "column after: expected the steps 1, 2, 3, ..., got 1, 3"),
+        (
+            "accuracy.csv",
+            "after_task,task_1,task_2\n1,.9,\n2,.5,97.5\n",
+            r"row 3, column task_2: expected a number between 0 and 1, got 97\.5\. Pass --percent if these are percentages\.",
+        ),
+        (
+            "a.csv",
+            "after,task,accuracy\n1,1,-.5\n",
+            r"row 2, column accuracy: expected a number between 0 and 1, got -0\.5\.$",
+        ),
+        ("a.json", "[[0.5, 0.1], [0.1, 200]]", r"key accuracy, row 2, column 2: expected a number .* got 200\.$"),
+        (
+            "a.json",
+            '{"accuracy": [[0.5]], "initial": [20]}',
+            "key initial, row 1, column 1: expected a number between 0",
+        ),
+        ("a.csv", "after,t1,t2\none,.9,\n", "row 2, column after: expected a number, got 'one'"),
+        ("a.csv", "after,t1,t2\n", "expected at least one row below the header"),
+        ("a.csv", ".9,.1,.2\n.5,.8,.2\n", "expected as many rows as tasks, got 2 rows and 3 tasks"),
+        ("a.csv", "after,task,accuracy\n1,1,.9\n1,1,.8\n", "row 3: second value for task 1 after step 1"),
+        ("a.csv", "after,task,accuracy\n1,0,.9\n", "column task: expected an integer of at least 1, got '0'"),
         ("a.csv", "task,accuracy\n1,.9\n", "expected the columns"),
-        ("a.csv", "after,task,accuracy\n", "a header but no row"),
-        ("a.json", "{", "line 1 is not JSON"),
+        ("a.csv", "after,task,accuracy\n", "expected at least one row below the header"),
+        ("a.json", "{", "line 1: not JSON"),
         ("a.json", "{}", "expected a matrix"),
-        ("a.json", "[[1, 2], [3]]", "row 2 has 1 cells"),
-        ("a.json", '[[0.5, "x"], [0.1, 0.2]]', "row 1, column 2: expected a number or null, found 'x'"),
-        ("a.json", '{"accuracy": [[0.5]], "curriculum": [3]}', "visit 1 names task 3"),
-        ("a.json", '{"accuracy": [[0.5]], "curriculum": [1, 1]}', "2 visits, the matrix 1 rows"),
-        ("a.json", '{"accuracy": [[0.5]], "cost": {"money": [1]}}', "'cost' must map"),
+        ("a.json", "[[1, 2], [3]]", "row 2: expected 2 cells as in the first row, got 1"),
+        ("a.json", '[[0.5, "x"], [0.1, 0.2]]', "row 1, column 2: expected a number or null, got 'x'"),
+        ("a.json", '{"accuracy": [[0.5]], "curriculum": [3]}', "step 1: expected a task from 1 to 1, got 3"),
+        ("a.json", '{"accuracy": [[0.5]], "curriculum": [1, 1]}', "got 1 rows and a curriculum of 2 steps"),
+        ("a.json", '{"accuracy": [[0.5]], "cost": {"money": [1]}}', "key cost: expected an object with keys among"),
     ],
 )
-def test_mistakes_are_named_with_their_place(tmp_path, name, text, says):
-    with pytest.raises(InputError, match=says) as caught:
+def test_errors_name_file_row_and_column(tmp_path, name, text, message):
+    with pytest.raises(InputError, match=message) as caught:
         read_accuracies(write(tmp_path, name, text))
     assert str(tmp_path / name) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_directories_binaries_and_absent_files_are_refused(tmp_path):
+def test_directories_binary_and_missing_files_are_rejected(tmp_path):
     with pytest.raises(InputError, match="perdure audit"):
         read_accuracies(tmp_path)
     with pytest.raises(InputError, match="no such file"):
         read_accuracies(tmp_path / "x.csv")
     (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00\x81")
-    with pytest.raises(InputError, match="not a text file"):
+    with pytest.raises(InputError, match="expected a text file in UTF-8"):
         read_accuracies(tmp_path / "b.csv")
     with pytest.raises(InputError, match="'after'"):
         read_cost(write(tmp_path, "c.csv", "parameters\n1\n"))
-    with pytest.raises(InputError, match="must count"):
+    with pytest.raises(InputError, match="expected the steps 1, 2, 3"):
         read_cost(write(tmp_path, "d.csv", "after,parameters\n2,1\n"))
 
 

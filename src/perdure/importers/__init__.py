@@ -1,4 +1,4 @@
-"""Other frameworks' outputs become records or measurements."""
+"""Importers: files of other frameworks become measurements, curves or records."""
 
 from perdure.importers.matrices import read_accuracies, read_cost
 

@@ -1,4 +1,4 @@
-"""Performance curves from long tables, accuracy matrices, our own records and l2logger directories."""
+"""Performance curves from long CSV tables, accuracy matrices, records and l2logger directories."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.base.files import index_in, number_in, read_rows
+from perdure.base.files import parse_index, parse_number, read_rows
 from perdure.importers.l2logger import is_l2logger, read_l2logger
-from perdure.importers.matrices import read_accuracies
-from perdure.record.curves import Curves, joined
+from perdure.importers.matrices import parse_cells, read_matrices
+from perdure.record.curves import Curves, join_curves
 from perdure.record.measurements import Measurements
 from perdure.record.reader import Record, find_records
 from perdure.record.schema import MANIFEST
@@ -22,39 +22,40 @@ COLUMNS = ("algorithm", "step", "trained", "evaluated", "performance")
 
 
 def read_curves(path: str | Path, curriculum: Sequence[int] | None = None) -> list[Curves]:
-    """Return the curves at a path, one object for each curriculum found there.
+    """Return the curves at a path, one object per curriculum.
 
-    A CSV file with the columns algorithm, step, trained, evaluated and performance (a step such as 1.5 is an
-    evaluation in the middle of the second visit; step 0 is before training), an accuracy matrix (CSV or JSON), a
-    folder of records, or an l2logger folder. ``curriculum`` (0-based) says what a matrix's rows were trained on.
+    The path is a CSV file with the columns algorithm, step, trained, evaluated and performance, an accuracy matrix (CSV or
+    JSON), a folder of records, or an l2logger folder. In a CSV file, step 0 is before training and a step such as 1.5 is an
+    evaluation in the middle of the second step. ``curriculum`` (0-based): the tasks on which the rows of a matrix were
+    trained.
     """
     path = Path(path)
     if path.is_dir():
         if any(path.rglob(MANIFEST)):
-            return joined(_from_record(Record.open(record)) for record in find_records([path]))
+            return join_curves(_record_curves(Record.open(record)) for record in find_records([path]))
         if is_l2logger(path):
             return read_l2logger(path)
         raise InputError(
-            f"{path}: neither records ({MANIFEST}) nor an l2logger run (logger_info.json) lie in this folder"
+            f"{path}: expected records ({MANIFEST}) or an l2logger run (logger_info.json) in this folder, got neither."
         )
     if path.suffix.lower() != ".json":
         rows = read_rows(path)
-        header = [_plain(cell) for cell in rows[0]]
+        header = [_column_name(cell) for cell in rows[0]]
         if "performance" in header:
             return _long(path, header, rows[1:])
         if curriculum is not None:
             return [_wide(path, rows, curriculum)]
-    return joined(curves_of(run) for run in read_accuracies(path))
+    return join_curves(run_curves(run) for run in read_matrices(path))
 
 
-def _plain(name: str) -> str:
-    """Return a column's name as we write it: ``Trained Task`` and ``trained_task`` are ``trained``."""
-    return name.lower().replace("_", " ").removesuffix(" task").strip()
+def _column_name(cell: str) -> str:
+    """Return the name of a column in its standard form: ``Trained Task`` and ``trained_task`` become ``trained``."""
+    return cell.lower().replace("_", " ").removesuffix(" task").strip()
 
 
 @dataclass
-class _Run:
-    """The rows of one algorithm while a long table is read."""
+class _Algorithm:
+    """The rows of one algorithm while a long table is read: the task of each step, and the values."""
 
     trained: dict[int, str] = field(default_factory=dict)
     cells: dict[tuple[float, str], float] = field(default_factory=dict)
@@ -62,117 +63,120 @@ class _Run:
 
 def _long(path: Path, header: list[str], rows: list[list[str]]) -> list[Curves]:
     if set(header) != set(COLUMNS):
-        raise InputError(f"{path}: expected the columns {', '.join(COLUMNS)}; found {', '.join(header)}")
-    runs: dict[str, _Run] = {}
+        raise InputError(f"{path}: expected the columns {', '.join(COLUMNS)}, got {', '.join(header)}.")
+    algorithms: dict[str, _Algorithm] = {}
     for number, row in enumerate(rows, start=2):
-        _read_row(path, number, dict(zip(header, row, strict=True)), runs)
-    if not runs:
-        raise InputError(f"{path}: there is a header but no row")
-    tasks = _task_names(path, runs)
-    return joined(_run_curves(path, name, run, tasks) for name, run in runs.items())
+        _read_row(path, number, dict(zip(header, row, strict=True)), algorithms)
+    if not algorithms:
+        raise InputError(f"{path}: expected at least one row below the header.")
+    tasks = _task_names(path, algorithms)
+    return join_curves(_algorithm_curves(path, name, rows, tasks) for name, rows in algorithms.items())
 
 
-def _read_row(path: Path, number: int, row: dict[str, str], runs: dict[str, _Run]) -> None:
-    run = runs.setdefault(row["algorithm"], _Run())
-    step = number_in(path, number, "step", row["step"])
+def _read_row(path: Path, number: int, row: dict[str, str], algorithms: dict[str, _Algorithm]) -> None:
+    algorithm = algorithms.setdefault(row["algorithm"], _Algorithm())
+    step = parse_number(path, number, "step", row["step"])
     if not step >= 0:
-        raise InputError(f"{path}: row {number}, column 'step': {row['step']}; steps are 0 (before training) or more")
+        raise InputError(f"{path}, row {number}, column step: expected 0 (before training) or more, got {row['step']}.")
     cell = (step, row["evaluated"])
     if not row["evaluated"]:
-        raise InputError(f"{path}: row {number}, column 'evaluated' is empty; name the task that was evaluated")
-    if cell in run.cells:
+        raise InputError(f"{path}, row {number}, column evaluated: expected the evaluated task, got an empty cell.")
+    if cell in algorithm.cells:
         raise InputError(
-            f"{path}: row {number} gives task {cell[1]} at step {step:g} of {row['algorithm']!r} a second time"
+            f"{path}, row {number}: second value for task {cell[1]} at step {step:g} of {row['algorithm']!r}."
+            " Expected one value each."
         )
-    run.cells[cell] = number_in(path, number, "performance", row["performance"], empty=np.nan)
-    visit = int(np.ceil(step))
-    if visit == 0:
+    algorithm.cells[cell] = parse_number(path, number, "performance", row["performance"], empty=np.nan)
+    trained_step = int(np.ceil(step))
+    if trained_step == 0:
         return
     if not row["trained"]:
-        raise InputError(f"{path}: row {number}, column 'trained' is empty; only step 0 is before any training")
-    if run.trained.setdefault(visit, row["trained"]) != row["trained"]:
         raise InputError(
-            f"{path}: row {number}: step {visit} of {row['algorithm']!r} trains task {row['trained']}, "
-            f"an earlier row says {run.trained[visit]}"
+            f"{path}, row {number}, column trained: expected the trained task, got an empty cell. Only step 0 is before"
+            " training."
+        )
+    if algorithm.trained.setdefault(trained_step, row["trained"]) != row["trained"]:
+        raise InputError(
+            f"{path}, row {number}, column trained: expected task {algorithm.trained[trained_step]} as in an earlier row of"
+            f" step {trained_step} of {row['algorithm']!r}, got {row['trained']}."
         )
 
 
-def _task_names(path: Path, runs: dict[str, _Run]) -> tuple[str, ...]:
-    """Return the tasks: numbers count from 1 and leave no gap, names stand in the order of their first visit or row."""
-    named = [task for run in runs.values() for _, task in sorted(run.trained.items())]
-    named += [task for run in runs.values() for _, task in run.cells]
-    names = tuple(dict.fromkeys(named))
+def _task_names(path: Path, algorithms: dict[str, _Algorithm]) -> tuple[str, ...]:
+    """Return the tasks: all numbers from 1 if tasks are numbered, otherwise the names in the order of training."""
+    mentioned = [task for algorithm in algorithms.values() for _, task in sorted(algorithm.trained.items())]
+    mentioned += [task for algorithm in algorithms.values() for _, task in algorithm.cells]
+    names = tuple(dict.fromkeys(mentioned))
     if not all(name.lstrip("-").isdigit() for name in names):
         return names
     if min(map(int, names)) < 1:
-        raise InputError(f"{path}: task {min(map(int, names))}; tasks count from 1 in files")
+        raise InputError(f"{path}: expected tasks numbered from 1, got task {min(map(int, names))}.")
     return tuple(str(number) for number in range(1, max(map(int, names)) + 1))
 
 
-def _run_curves(path: Path, name: str, run: _Run, tasks: tuple[str, ...]) -> Curves:
-    visits = max(run.trained, default=0)
-    missing = [visit for visit in range(1, visits + 1) if visit not in run.trained]
-    if not visits or missing:
-        what = f"step {missing[0]} is missing" if missing else "no step after training"
-        raise InputError(f"{path}: algorithm {name!r}: {what}; every step needs a row that names the trained task")
-    points = tuple(sorted({step for step, _ in run.cells}))
+def _algorithm_curves(path: Path, name: str, algorithm: _Algorithm, tasks: tuple[str, ...]) -> Curves:
+    steps = max(algorithm.trained, default=0)
+    missing = [step for step in range(1, steps + 1) if step not in algorithm.trained]
+    if not steps or missing:
+        problem = f"step {missing[0]} is missing" if missing else "there is no step after training"
+        raise InputError(
+            f"{path}, algorithm {name!r}: {problem}. Expected at least one row per step, with the trained task."
+        )
+    points = tuple(sorted({step for step, _ in algorithm.cells}))
     values = np.full((1, len(tasks), len(points)), np.nan)
-    for (step, task), value in run.cells.items():
+    for (step, task), value in algorithm.cells.items():
         values[0, tasks.index(task), points.index(step)] = value
-    order = tuple(tasks.index(run.trained[visit]) for visit in range(1, visits + 1))
-    return Curves((name,), tasks, order, points, values)
+    curriculum = tuple(tasks.index(algorithm.trained[step]) for step in range(1, steps + 1))
+    return Curves((name,), tasks, curriculum, points, values)
 
 
 def _wide(path: Path, rows: list[list[str]], curriculum: Sequence[int]) -> Curves:
-    """Read a matrix with any number of rows: after_task,task_1,... with a row 0 if the start was measured."""
+    """Read a matrix with any number of rows, ``after_task,task_1,...``; row 0 is before training."""
     header, body = rows[0], rows[1:]
+    tasks = len(header) - 1
     if not header[0].lower().startswith("after"):
-        raise InputError(f"{path}: with a curriculum the first column must be 'after_task'; found {header[0]!r}")
-    steps = [index_in(path, number, header[0], row[0], lowest=0) for number, row in enumerate(body, start=2)]
+        raise InputError(
+            f"{path}: expected 'after_task' as first column of a matrix with a curriculum, got {header[0]!r}."
+        )
+    steps = [parse_index(path, number, header[0], row[0], lowest=0) for number, row in enumerate(body, start=2)]
     if any(step > len(curriculum) for step in steps):
-        raise InputError(f"{path}: a row after step {max(steps)}, but the curriculum has {len(curriculum)} steps")
-    cells = np.array(
-        [
-            [
-                number_in(path, number, column, cell, empty=np.nan)
-                for column, cell in zip(header[1:], row[1:], strict=True)
-            ]
-            for number, row in enumerate(body, start=2)
-        ]
-    )
-    for visit, task in enumerate(curriculum, start=1):
-        if not 0 <= task < len(header) - 1:
+        raise InputError(
+            f"{path}, column {header[0]}: expected steps up to {len(curriculum)}, as in the curriculum, got {max(steps)}."
+        )
+    cells = parse_cells(path, header[1:], [row[1:] for row in body], first_row=2)
+    for step, task in enumerate(curriculum, start=1):
+        if not 0 <= task < tasks:
             raise InputError(
-                f"curriculum, step {visit}: task {task + 1}, but {path} has {len(header) - 1} tasks; tasks count from 1"
+                f"curriculum, step {step}: expected a task from 1 to {tasks}, as in {path}, got {task + 1}."
             )
-    tasks = tuple(str(task + 1) for task in range(len(header) - 1))
+    names = tuple(str(task + 1) for task in range(tasks))
     points = tuple(float(step) for step in steps)
-    return Curves((path.stem,), tasks, tuple(curriculum), points, cells.T[None])
+    return Curves((path.stem,), names, tuple(curriculum), points, cells.T[None])
 
 
-def _from_record(record: Record) -> Curves:
-    """Return a record's curve, the evaluations within a step spread evenly over it."""
-    whole = curves_of(record.measurements)
-    if not record.within:
-        return whole
+def _record_curves(record: Record) -> Curves:
+    """Return the curve of a record; evaluations within a step are spaced evenly over it."""
+    switches = run_curves(record.measurements)
+    if not record.step_evaluations:
+        return switches
     batches: dict[int, list[int]] = {}
-    for step, _, batch, _, _ in record.within:
+    for step, _, batch, _, _ in record.step_evaluations:
         batches.setdefault(step, []).append(batch)
     order = {step: sorted(set(counts)) for step, counts in batches.items()}
     cells: dict[float, NDArray[np.float64]] = {}
-    for step, _, batch, task, accuracy in record.within:
+    for step, _, batch, task, accuracy in record.step_evaluations:
         point = step - 1 + (order[step].index(batch) + 1) / (len(order[step]) + 1)
-        cells.setdefault(point, np.full(len(whole.tasks), np.nan))[task - 1] = accuracy
+        cells.setdefault(point, np.full(len(switches.tasks), np.nan))[task - 1] = accuracy
     points = tuple(sorted(cells))
     values = np.stack([cells[point] for point in points], axis=1)[None]
-    return joined([whole, Curves(whole.algorithms, whole.tasks, whole.curriculum, points, values)])[0]
+    within_steps = Curves(switches.algorithms, switches.tasks, switches.curriculum, points, values)
+    return join_curves([switches, within_steps])[0]
 
 
-def curves_of(run: Measurements) -> Curves:
-    """Return a run's curve at the task switches; before training it is NaN where that was not measured."""
+def run_curves(run: Measurements) -> Curves:
+    """Return the curve of a run before training and after each step; NaN before training if that was not measured."""
     start = np.full(run.table.shape[1], np.nan) if run.initial is None else run.initial
     values = np.vstack([start, run.table]).T[None]
     tasks = run.task_names or tuple(str(task + 1) for task in range(run.table.shape[1]))
-    return Curves(
-        (run.learner,), tasks, run.curriculum, tuple(float(point) for point in range(len(run.table) + 1)), values
-    )
+    points = tuple(float(step) for step in range(len(run.table) + 1))
+    return Curves((run.learner,), tasks, run.curriculum, points, values)

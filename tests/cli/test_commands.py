@@ -74,17 +74,17 @@ def test_all_files_can_be_taken_as_one_learner(perdure, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("bad.csv", b"after,t1,t2\n1,.9\n", "bad.csv: row 2 has 2 cells"),
-        ("bad.csv", b"after,t1,t2\n1,.9,\n2,abc,.8\n", "bad.csv: row 3, column 't1': expected a number, found 'abc'"),
+        ("bad.csv", b"after,t1,t2\n1,.9\n", "bad.csv, row 2: expected 3 cells as in the first row, got 2"),
+        ("bad.csv", b"after,t1,t2\n1,.9,\n2,abc,.8\n", "bad.csv, row 3, column t1: expected a number, got 'abc'"),
         (
             "bad.csv",
             b"54.4,10\n50,80\n",
-            "bad.csv: accuracy matrix, step 1, task 1: expected a number between 0 and 1, got 54.4",
+            "bad.csv, row 1, column 1: expected a number between 0 and 1, got 54.4. Pass --percent if these are percentages.",
         ),
         ("bad.csv", b".5,.1\n,.8\n", "bad.csv: accuracy after step 2 on task 1 is missing"),
         ("bad.csv", b"", "bad.csv: the file is empty"),
         ("bad.csv", pickle.dumps([1, 2]), "bad.csv: "),
-        ("bad.json", b"nonsense", "bad.json: line 1 is not JSON"),
+        ("bad.json", b"nonsense", "bad.json, line 1: not JSON"),
     ],
 )
 def test_bad_files_give_one_line_and_exit_code_2(perdure, tmp_path, name, content, says):
@@ -98,7 +98,7 @@ def test_bad_files_give_one_line_and_exit_code_2(perdure, tmp_path, name, conten
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("score", "."), "it is a directory"),
+        (("score", "."), "got a directory"),
         (("score", "nowhere.csv"), "no such file"),
         (("score", "ok.csv", "--weights", "W9"), "'W9' are not known"),
         (("score", "ok.csv", "--weights", "A=x"), "expected name=number"),
@@ -194,7 +194,7 @@ def test_a_process_of_its_own_ends_with_one_line_and_exit_code_2(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "perdure: nowhere.csv: there is no such file\n"
+    assert done.stderr == "perdure: nowhere.csv: no such file.\n"
 
 
 def test_a_full_disk_is_one_line(perdure, tmp_path, monkeypatch):

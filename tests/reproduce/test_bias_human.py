@@ -59,11 +59,11 @@ def test_ratings_are_averaged_over_images_then_raters(tmp_path):
     [
         ("explainer,rater\ngrad,a\n", "no column 'rating'"),
         ("explainer,rater,rating\n", "no ratings below"),
-        ("explainer,rater,rating\ngrad,a,good\n", "row 2, column 'rating': expected a number"),
+        ("explainer,rater,rating\ngrad,a,good\n", "row 2, column rating: expected a number"),
         ("explainer,rater,rating\ngrad,a,nan\n", "finite"),
         ("explainer,rater,rating\ngrad,,3\n", "must both be named"),
         ("explainer,rater,rating\ngrad,a,3\ngrad,a,4\n", "row 3: rater 'a' rates 'grad' a second time"),
-        ("explainer,rater,rating\ngrad,a\n", "row 2 has 2 cells"),
+        ("explainer,rater,rating\ngrad,a\n", "row 2: expected 3 cells as in the first row, got 2"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path, text, word):

@@ -214,6 +214,7 @@ def _json_matrix(where: str, key: str, rows: Any, upper: float | None = None) ->
             raise InputError(
                 f"{where}, key {key}, row {i}: expected {len(rows[0])} cells as in the first row, got {len(row)}."
             )
+    for i, row in enumerate(rows, start=1):
         for j, cell in enumerate(row, start=1):
             if cell is None:
                 continue

@@ -1,4 +1,4 @@
-"""A small web server on this machine that can break connections on purpose."""
+"""A web server on the loopback interface that can break connections on purpose."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Site:
-    """Files by path; ``cuts`` are how many bytes the next answers send before the connection breaks."""
+    """The served files by path. ``cuts`` lists the bytes that the next responses send before the connection breaks."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     cuts: list[int] = field(default_factory=list)
@@ -22,17 +22,17 @@ class Site:
 
 @contextmanager
 def serve(site: Site) -> Iterator[Site]:
-    """Serve the site until the block ends."""
+    """Serve the site until the ``with`` block ends."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked = self.headers.get("Range")
-            site.requests.append((self.path, asked))
+            byte_range = self.headers.get("Range")
+            site.requests.append((self.path, byte_range))
             content = site.files.get(self.path.lstrip("/"))
             if content is None:
                 self.send_error(404)
                 return
-            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and site.ranges else 0
+            start = int(byte_range.removeprefix("bytes=").rstrip("-")) if byte_range and site.ranges else 0
             if start >= len(content) > 0:
                 self.send_response(416)
                 self.send_header("Content-Range", f"bytes */{len(content)}")
@@ -46,8 +46,8 @@ def serve(site: Site) -> Iterator[Site]:
             self.wfile.write(body[: site.cuts.pop(0)] if site.cuts else body)
             self.close_connection = True
 
-        def log_message(self, *_words: object) -> None:
-            """Keep the test's output clean."""
+        def log_message(self, *_arguments: object) -> None:
+            """Do not print requests."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     site.address = f"http://127.0.0.1:{server.server_address[1]}"

@@ -11,22 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import InputError
 from perdure.base.files import read_rows, write_json, write_table
+from perdure.record import schema
 from perdure.record.measurements import Cost, check_curriculum
 from perdure.record.reader import Record, read_evaluations
-from perdure.record.schema import (
-    ACCURACY,
-    ACCURACY_COLUMNS,
-    COST,
-    EVALUATION_COLUMNS,
-    EVALUATIONS,
-    MANIFEST,
-    Checkpoint,
-    Manifest,
-    checkpoint_name,
-    decision_name,
-    hardware_facts,
-    software_versions,
-)
+from perdure.record.schema import Checkpoint, Manifest
 from perdure.record.tensors import cpu_tensors, save_tensors
 
 if TYPE_CHECKING:
@@ -88,13 +76,13 @@ class Recorder:
             network=_plain(network, "network"),
             provenance=_plain(provenance, "provenance"),
             lifetime_bits=lifetime_bits,
-            software=software_versions(),
-            hardware={**hardware_facts(), **_plain(hardware, "hardware")},
+            software=schema.software_versions(),
+            hardware={**schema.hardware_facts(), **_plain(hardware, "hardware")},
         )
         self._accuracies: list[tuple[int, int | None, int, float]] = []
         self._costs: list[tuple[int | None, ...]] = []
         self._evaluations: list[tuple[int, int, int, int, float]] = []
-        if (self.path / MANIFEST).exists():
+        if (self.path / schema.MANIFEST).exists():
             if not resume:
                 raise InputError(
                     f"{self.path}: this directory already holds a record. Choose another directory, or resume the record: pass "
@@ -102,7 +90,7 @@ class Recorder:
                 )
             self._resume(Record.open(self.path))
         else:
-            write_json(self.path / MANIFEST, self._manifest.to_json())
+            write_json(self.path / schema.MANIFEST, self._manifest.to_json())
 
     @property
     def next_step(self) -> int:
@@ -114,7 +102,7 @@ class Recorder:
         if self.next_step > 0:
             raise InputError(f"{self.path}: before_training must be called before the first after_task.")
         self._accuracies = self._accuracy_rows(0, None, accuracy)
-        write_table(self.path / ACCURACY, ACCURACY_COLUMNS, self._accuracies)
+        write_table(self.path / schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
 
     def after_task(
         self,
@@ -156,27 +144,27 @@ class Recorder:
             parameters = sum(int(p.numel()) for p in network.parameters())
         checkpoints, decisions = dict(self._manifest.checkpoints), dict(self._manifest.decisions)
         if network is not None:
-            checkpoints[step] = self._save(checkpoint_name(step), network)
+            checkpoints[step] = self._save(schema.checkpoint_name(step), network)
         if decision:
-            decisions[step] = self._save(decision_name(step), decision)
+            decisions[step] = self._save(schema.decision_name(step), decision)
         self._accuracies = [row for row in self._accuracies if row[0] <= step] + rows
         self._costs = [
             *self._costs[:step],
             (step + 1, trained + 1, parameters, kept, teachers, memory_bits, operations, passes),
         ]
-        write_table(self.path / ACCURACY, ACCURACY_COLUMNS, self._accuracies)
+        write_table(self.path / schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
         self._evaluations = [row for row in self._evaluations if row[0] <= step]
         for batches, values in evaluations:
             evaluated = self._accuracy_rows(step + 1, trained, values)
             self._evaluations += [(step + 1, trained + 1, batches, task, value) for _, _, task, value in evaluated]
         if self._evaluations:
-            write_table(self.path / EVALUATIONS, EVALUATION_COLUMNS, self._evaluations)
-        write_table(self.path / COST, ("after", "trained", *Cost.columns()), self._costs)
+            write_table(self.path / schema.EVALUATIONS, schema.EVALUATION_COLUMNS, self._evaluations)
+        write_table(self.path / schema.COST, ("after", "trained", *Cost.columns()), self._costs)
         # The manifest is written last: it commits the step.
         manifest = dataclasses.replace(
             self._manifest, steps_done=step + 1, checkpoints=checkpoints, decisions=decisions
         )
-        write_json(self.path / MANIFEST, manifest.to_json())
+        write_json(self.path / schema.MANIFEST, manifest.to_json())
         self._manifest = manifest
 
     def _save(self, file: str, tensors: nn.Module | Mapping[str, Any]) -> Checkpoint:
@@ -233,10 +221,10 @@ class Recorder:
             self._accuracies += self._accuracy_rows(0, None, record.initial.tolist())
         for step, row in enumerate(record.table):
             self._accuracies += self._accuracy_rows(step + 1, old.curriculum[step], row.tolist())
-        self._evaluations = read_evaluations(self.path / EVALUATIONS, old)
+        self._evaluations = read_evaluations(self.path / schema.EVALUATIONS, old)
         if old.steps_done:
             # Read from the file, not from record.cost: floats cannot hold all integers above 2**53.
-            cells = read_rows(self.path / COST)[1 : old.steps_done + 1]
+            cells = read_rows(self.path / schema.COST)[1 : old.steps_done + 1]
             self._costs = [tuple(int(cell) if cell else None for cell in row) for row in cells]
 
 

@@ -168,9 +168,9 @@ def test_the_command_prints_tables_and_warnings(command, tmp_path):
     for expected in (
         "efficiency",
         "difficulty",
-        "held out after step",
+        "Forecast after step",
         "predicted performance after 2, 1",
-        "opinion",
+        "no learner was trained in this order",
         "Profile",
     ):
         assert expected in done.output
@@ -210,7 +210,7 @@ def test_the_command_scales(command, shared_data):
         (["--predict", "1;2"], "--predict 1;2"),
         (["--chance", "half"], "--chance half"),
         (["--scale", "max"], "unknown"),
-        (["--predict", "9"], "task 9"),
+        (["--predict", "9"], "step 1: expected a task from 1 to 2"),
     ],
 )
 def test_the_command_raises_input_errors(command, tmp_path, options, message):

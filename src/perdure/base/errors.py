@@ -21,6 +21,3 @@ def error_message(error: BaseException, longest: int = 200) -> str:
     """Return an exception's message on one line, cut to ``longest`` characters; the name of its class if it is empty."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
-
-
-nearest = suggest  # the former name

@@ -34,8 +34,8 @@ def read_blobs(folder: Path, progress: bool) -> Source:
     )
 ```
 
-``perdure run naive --benchmark blobs`` then works, as does ``tasks.load("blobs")``. A package of its own adds to its
-pyproject.toml::
+``perdure run naive --benchmark blobs`` and ``tasks.load("blobs")`` then work. If the file is part of another package, add
+to the pyproject.toml of that package::
 
     [project.entry-points."perdure.benchmarks"]
     blobs = "my_package.blobs"

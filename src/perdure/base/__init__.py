@@ -1,1 +1,1 @@
-"""What every package may use: errors, the registry, file reading and locks."""
+"""Shared by all packages: errors, registries, file reading and writing, locks, and serialization."""

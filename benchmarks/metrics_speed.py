@@ -29,7 +29,7 @@ def ours(R: np.ndarray) -> list[float]:
 
 
 def loop(R: np.ndarray) -> float:
-    """Backward transfer alone, cell by cell, as scripts have it."""
+    """Return backward transfer with a loop over cells, as in common scripts."""
     n = len(R)
     return float(sum(R[i, j] - R[j, j] for i in range(n) for j in range(i)) / (n * (n - 1) / 2))
 

@@ -90,7 +90,7 @@ def main(count: int, permutations: int, truth: int) -> None:
     seconds = dict.fromkeys(ESTIMATORS, 0.0)
     for index in range(count):
         players = explain.pixels(tuple(x.shape[1:]))
-        game = explain.quick_game(
+        game = explain.fast_game(
             explain.NetworkGame(net, x[index], int(y[index]), players, background.mean(dim=0), index=index)
         )
         blocks, own = sampled(game, permutations)

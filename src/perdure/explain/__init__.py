@@ -13,8 +13,8 @@ from perdure.explain.shapley.game import NetworkGame, layer_output
 from perdure.explain.shapley.marginals import shapley_marginals
 from perdure.explain.shapley.masking_order import MaskingOrder, masked_in_order
 from perdure.explain.shapley.pilot import choose_estimator
-from perdure.explain.shapley.players import Players, features, grid, own_players, pixels, superpixels
-from perdure.explain.shapley.shared_layers import quick_game
+from perdure.explain.shapley.players import Players, features, grid, pixels, players_from_labels, superpixels
+from perdure.explain.shapley.shared_layers import fast_game
 from perdure.explain.shapley.table import ShapleyTable, layer_maps, shapley_table
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "exact_shapley",
     "expected_gradients",
     "explainer",
+    "fast_game",
     "features",
     "get_explainer",
     "grid",
@@ -51,9 +52,8 @@ __all__ = [
     "layer_output",
     "masked_in_order",
     "method_names",
-    "own_players",
     "pixels",
-    "quick_game",
+    "players_from_labels",
     "shapley",
     "shapley_marginals",
     "shapley_table",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.explain.adapters.arrays import check_finite, like
+from perdure.explain.adapters.arrays import check_finite, convert_like
 from perdure.explain.explainer import EXPLAINERS, Reduction, get_explainer
 from perdure.explain.methods.expected_gradients import ExpectedGradients
 from perdure.explain.methods.expected_gradients import expected_gradients as compute_expected_gradients
@@ -122,7 +122,7 @@ def attribute(
     ) as request:
         maps = chosen.function(request, **own_options)
     check_finite(maps, 0, f"the map of method {method!r}")
-    result: Array | Tensor = like(_reduced(maps, chosen.pixels, players) if reduce else maps, x)
+    result: Array | Tensor = convert_like(_reduced(maps, chosen.pixels, players) if reduce else maps, x)
     return result
 
 
@@ -155,7 +155,7 @@ def expected_gradients(
     ) as request:
         result = compute_expected_gradients(request, draws)
     check_finite(result.values, 0, "the map of method 'expected_gradients'")
-    return replace(result, values=like(result.values, x), stderr=like(result.stderr, x))
+    return replace(result, values=convert_like(result.values, x), stderr=convert_like(result.stderr, x))
 
 
 def _reduced(maps: Tensor, pixels: Reduction, players: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a variable takes while it is out: its mean over the data, zero, a blurred copy of the sample, or the caller's."""
+"""Baselines: the values of absent variables (mean over the background, zero, a blurred copy, or given values)."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from torch import Tensor
 
 from perdure.base.errors import InputError, suggest
 
-WORDS = ("mean", "zero", "blur")
-BLUR = 0.1  # of the longest side: 3.2 pixels at 32
+NAMED_BASELINES = ("mean", "zero", "blur")
+BLUR = 0.1  # standard deviation relative to the longest side: 3.2 pixels for a side of 32
 
 
 def baseline_rows(baseline: Any, x: Tensor, background: Tensor | None) -> Tensor:
-    """Return one baseline for each sample, of x's shape.
+    """Return one baseline per example, with the shape of x.
 
-    ``mean`` is the background's mean of each variable; None is the same where there is a background. A number
-    stands for every variable; an array has the shape of one sample or of x.
+    ``"mean"`` or None: the mean of each variable over the background. ``"zero"``: zeros. ``"blur"``: a blurred copy of each
+    example. A number: that value for every variable. An array: the shape of one example or of x.
     """
     if baseline is None or isinstance(baseline, str):
-        return _by_word("mean" if baseline is None else baseline, x, background)
+        return _named_baseline("mean" if baseline is None else baseline, x, background)
     if isinstance(baseline, int | float):
         return torch.full_like(x, float(baseline))
-    given = baseline if isinstance(baseline, Tensor) else torch.from_numpy(np.asarray(baseline))
-    given = given.detach().to(x)
-    if not torch.isfinite(given).all():
-        raise InputError("baseline: it holds NaN or infinite values")
-    if given.shape not in {x.shape, x.shape[1:], (1, *x.shape[1:])}:
+    values = baseline if isinstance(baseline, Tensor) else torch.from_numpy(np.asarray(baseline))
+    values = values.detach().to(x)
+    if not torch.isfinite(values).all():
+        raise InputError("baseline: it contains NaN or infinity; pass finite values")
+    if values.shape not in {x.shape, x.shape[1:], (1, *x.shape[1:])}:
         raise InputError(
-            f"baseline: found shape {tuple(given.shape)}, expected a number, {tuple(x.shape[1:])} or {tuple(x.shape)}"
+            f"baseline: expected a number or an array of shape {tuple(x.shape[1:])} or {tuple(x.shape)}, "
+            f"got shape {tuple(values.shape)}"
         )
-    return given.expand_as(x).clone()
+    return values.expand_as(x).clone()
 
 
-def _by_word(word: str, x: Tensor, background: Tensor | None) -> Tensor:
-    if word not in WORDS:
-        raise InputError(f"baseline: unknown word {word!r}, {suggest(word, list(WORDS))}; or give a number or an array")
-    if word == "zero":
+def _named_baseline(name: str, x: Tensor, background: Tensor | None) -> Tensor:
+    if name not in NAMED_BASELINES:
+        hint = suggest(name, list(NAMED_BASELINES))
+        raise InputError(f"baseline: unknown name {name!r}, {hint}; or pass a number or an array")
+    if name == "zero":
         return torch.zeros_like(x)
-    if word == "blur":
+    if name == "blur":
         return blurred(x)
     if background is None:
         raise InputError("baseline 'mean' needs a background: pass background=, or baseline='zero', 'blur' or an array")
@@ -49,11 +51,11 @@ def _by_word(word: str, x: Tensor, background: Tensor | None) -> Tensor:
 
 
 def blurred(x: Tensor) -> Tensor:
-    """Return the samples under a Gaussian blur along height and width, or along time."""
+    """Return the examples after a Gaussian blur along height and width, or along time."""
     if x.dim() < 3:
-        raise InputError("baseline 'blur': table rows have no neighbours to blur with; use 'mean', 'zero' or an array")
+        raise InputError("baseline 'blur': rows of a table have no positions to blur; use 'mean', 'zero' or an array")
     sigma = BLUR * max(x.shape[2:])
-    plain = x.detach().cpu().numpy().astype(np.float64)
-    blur: Any = gaussian  # scikit-image ships no types for it
-    smooth = [blur(row, sigma=sigma, channel_axis=0, mode="nearest") for row in plain]
+    arrays = x.detach().cpu().numpy().astype(np.float64)
+    blur: Any = gaussian  # scikit-image has no types for it
+    smooth = [blur(array, sigma=sigma, channel_axis=0, mode="nearest") for array in arrays]
     return torch.from_numpy(np.stack(smooth)).to(x)

@@ -1,7 +1,13 @@
-"""Explainers: one object per attribution method, registered by name.
+'''Explainers: one object per attribution method, registered by name.
 
-A new explainer is one file::
+A new explainer is one file in ``perdure/explain/methods/``. It is then a method of `attribute`, of the network checker, of
+audits and of the command line. A complete file, ``perdure/explain/methods/smoothgrad.py``::
 
+    """SmoothGrad: the mean gradient over noisy copies of the input."""
+
+    from __future__ import annotations
+
+    import torch
     from torch import Tensor
 
     from perdure.explain import Gradients, Request, explainer
@@ -10,12 +16,43 @@ A new explainer is one file::
 
     @explainer("smoothgrad", needs=Gradients(), stochastic=True)
     def smoothgrad(request: Request, noise: float = 0.15) -> Tensor:
-        \"\"\"SmoothGrad (Smilkov et al. 2017): the mean gradient over noisy copies of the input.\"\"\"
-        ...
+        """SmoothGrad (Smilkov et al. 2017): the mean gradient over ``samples`` noisy copies of the input.
 
-``needs`` states what the method requires of a network and ``stochastic`` whether its maps are random; both must be declared.
-Parameters after ``request`` are the method's own options, for example ``attribute(..., options={"noise": 0.1})``.
-"""
+        ``noise`` is the standard deviation of the noise, relative to the range of the example's values.
+        """
+        maps = []
+        for index, example in enumerate(request.x):
+            total = torch.zeros_like(example)
+            for first in range(0, request.samples, request.batch_size):
+                draws = range(first, min(first + request.batch_size, request.samples))
+                copies = torch.stack([example + _noise(request, example, draw, noise) for draw in draws])
+                total += _gradients(request, copies, int(request.target[index])).sum(dim=0)
+            maps.append(total / request.samples)
+            request.report(index + 1)
+        return torch.stack(maps)
+
+
+    def _noise(request: Request, example: Tensor, draw: int, noise: float) -> Tensor:
+        """Return Gaussian noise that depends only on the seed, the example and the index of the draw."""
+        normal = generator(request.seed, example_key(example), draw).standard_normal(tuple(example.shape))
+        return torch.from_numpy(normal).to(example) * noise * (example.max() - example.min())
+
+
+    def _gradients(request: Request, x: Tensor, target: int) -> Tensor:
+        """Return the gradient of one output with respect to each input of a batch."""
+        x.requires_grad_()
+        (gradients,) = torch.autograd.grad(request.model(x.clone())[:, target].sum(), x)
+        return gradients
+
+``needs`` states what the method requires of a network (`Outputs`, `Gradients` or `ModuleRules`; or a function from the options
+to one of them) and ``stochastic`` whether its maps depend on the seed. Both must be declared. Parameters after ``request`` are
+the method's own options, with a type and a default value: ``attribute(..., "smoothgrad", options={"noise": 0.1})``.
+
+Another package adds an explainer through the entry-point group ``perdure.explainers``. Each entry names a module to import::
+
+    [project.entry-points."perdure.explainers"]
+    smoothgrad = "my_package.smoothgrad"
+'''
 
 from __future__ import annotations
 
@@ -24,6 +61,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
+import numpy as np
 from torch import Tensor
 
 from perdure.base.errors import InputError, suggest
@@ -71,30 +109,27 @@ class Explainer:
         return {parameter.name: parameter.default for parameter in parameters}
 
     def parsed_options(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the options converted to their types; an unknown name or a wrong type raises `InputError`."""
+        """Return the options converted to their types; an unknown name or a wrong type raises `InputError`.
+
+        Strings, as the command line passes them, are converted to bool, int and float.
+        """
         types = get_type_hints(self.function)
         parsed = {}
         for name, value in (options or {}).items():
             if name not in self.defaults:
                 known = suggest(name, list(self.defaults)) if self.defaults else "it has none"
                 raise InputError(f"method {self.name!r}: there is no option {name!r}; {known}")
-            parsed[name] = self._converted(name, value, types[name])
+            try:
+                parsed[name] = _converted(value, types[name])
+            except (ValueError, OverflowError):
+                expected = types[name].__name__
+                raise InputError(f"method {self.name!r}: option {name!r} must be a {expected}, got {value!r}") from None
         return parsed
-
-    def _converted(self, name: str, value: Any, kind: Any) -> Any:
-        if not isinstance(kind, type) or isinstance(value, kind):
-            return value
-        try:
-            return kind(value)
-        except (TypeError, ValueError):
-            raise InputError(
-                f"method {self.name!r}: option {name!r} must be a {kind.__name__}, got {value!r}"
-            ) from None
 
     def requirement(self, options: Mapping[str, Any]) -> Requirement:
         """Return what the method requires of a network with these options."""
         needs: Any = self.needs
-        requirement: Requirement = needs({**self.defaults, **options}) if inspect.isfunction(needs) else needs
+        requirement: Requirement = needs if hasattr(needs, "problems") else needs({**self.defaults, **options})
         return requirement
 
 
@@ -109,6 +144,10 @@ def explainer(
     pixels: Reduction = "sum",
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Register a function from a `Request` (and the method's own options) to maps of the shape of ``request.x``."""
+    if isinstance(needs, type) or not (hasattr(needs, "problems") or callable(needs)):
+        raise InputError(f"explainer {name!r}: needs must be a requirement such as Gradients(), got {needs!r}")
+    if not isinstance(stochastic, bool):
+        raise InputError(f"explainer {name!r}: stochastic must be True or False, got {stochastic!r}")
 
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         _check_signature(name, function)
@@ -134,3 +173,18 @@ def _check_signature(name: str, function: Callable[..., Tensor]) -> None:
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         if parameter.default is parameter.empty or parameter.annotation is parameter.empty:
             raise InputError(f"explainer {name!r}: option {parameter.name!r} needs a type and a default value")
+
+
+def _converted(value: Any, kind: Any) -> Any:
+    """Return an option's value as ``kind``; a value that cannot be converted without loss raises `ValueError`."""
+    if not isinstance(kind, type):  # a union or a Literal: the method checks the value
+        return value
+    if kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if kind in (int, float):
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if isinstance(value, str) or (is_number and kind(value) == value):
+            return kind(value)
+    elif isinstance(value, kind):
+        return value
+    raise ValueError(value)

@@ -1,4 +1,4 @@
-"""Turning the arguments of a call into a checked `Request`; the network is restored afterwards."""
+"""Conversion of the arguments of a call to a checked `Request`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from perdure.base.errors import InputError, suggest
-from perdure.explain.adapters.arrays import as_rows, place_of, rows_per_batch
+from perdure.explain.adapters.arrays import as_batch, device_and_dtype, rows_per_batch
 from perdure.explain.adapters.outputs import outputs_of, resolve_targets
 from perdure.explain.adapters.preserve import preserved
 from perdure.explain.checks.network import inspect_network
@@ -46,22 +46,17 @@ def prepared_request(
     _check_integer("seed", seed, 0)
     requirement = get_explainer(method).requirement(options or {})
     with torch.inference_mode(False), torch.enable_grad(), preserved(model):
-        device, dtype = place_of(model, x)
-        rows = as_rows(x, "x", device, dtype)
-        background_rows = None if background is None else as_rows(background, "background", device, dtype)
-        if background_rows is not None and background_rows.shape[1:] != rows.shape[1:]:
-            raise InputError(
-                f"background: its examples have shape {tuple(background_rows.shape[1:])}, those of x "
-                f"{tuple(rows.shape[1:])}"
-            )
-        size = rows_per_batch(batch_size, rows.shape[1:])
-        inspection = inspect_network(model, rows)
+        device, dtype = device_and_dtype(model, x)
+        examples = as_batch(x, "x", device, dtype)
+        background_examples = _background(background, examples)
+        size = rows_per_batch(batch_size, examples.shape[1:])
+        inspection = inspect_network(model, examples)
         inspection.require(method, requirement)
         yield Request(
             model=model,
-            x=rows,
-            target=resolve_targets(target, outputs_of(model, rows, size)),
-            background=background_rows,
+            x=examples,
+            target=resolve_targets(target, outputs_of(model, examples, size)),
+            background=background_examples,
             samples=int(samples),
             seed=int(seed),
             layer=_layer_name(model, layer),
@@ -71,6 +66,17 @@ def prepared_request(
             players=players,
             progress=progress,
         )
+
+
+def _background(background: Any, examples: Tensor) -> Tensor | None:
+    if background is None:
+        return None
+    batch = as_batch(background, "background", examples.device, examples.dtype)
+    if batch.shape[1:] != examples.shape[1:]:
+        raise InputError(
+            f"background: expected examples of shape {tuple(examples.shape[1:])} as in x, got {tuple(batch.shape[1:])}"
+        )
+    return batch
 
 
 def _check_integer(name: str, value: Any, least: int) -> None:

@@ -1,1 +1,1 @@
-"""Inputs, outputs and models in the forms that users have."""
+"""Conversion of inputs and outputs, and copies of networks."""

@@ -1,4 +1,4 @@
-"""Arrays in, arrays out: numpy, torch or lists become tensors of the network's type and go back as they came."""
+"""Conversion between a user's arrays and the tensors that a network takes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
 
 BATCH_ROWS = 1024
-BATCH_ELEMENTS = 400_000  # 130 rows of 3 x 32 x 32: more no longer fit the caches and are slower
+BATCH_ELEMENTS = 400_000  # 130 rows of 3 x 32 x 32; larger batches exceed the CPU caches and are slower
 
 
-def place_of(model: nn.Module, fallback: Any = None) -> tuple[torch.device, torch.dtype]:
-    """Return the device and floating type of a network; one without parameters takes those of ``fallback``."""
+def device_and_dtype(model: nn.Module, fallback: Any = None) -> tuple[torch.device, torch.dtype]:
+    """Return the device and floating-point type of a network; without parameters or buffers, those of ``fallback``."""
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.is_floating_point():
             return tensor.device, tensor.dtype
@@ -24,48 +25,48 @@ def place_of(model: nn.Module, fallback: Any = None) -> tuple[torch.device, torc
     return torch.device("cpu"), torch.float32
 
 
-def as_rows(values: Any, what: str, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return a batch as a detached tensor of its own; what is not finite is named by its row."""
+def as_batch(values: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return a detached copy of a batch of examples as a tensor. NaN and infinite values raise `InputError`."""
     try:
         tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what}: expected an array of numbers, got {type(values).__name__} ({error})") from None
+        raise InputError(f"{name}: expected an array of numbers, got {type(values).__name__} ({error})") from None
     if tensor.is_complex() or tensor.dim() < 2 or tensor.numel() == 0:
         raise InputError(
-            f"{what}: found shape {tuple(tensor.shape)}, expected real numbers with a batch dimension first, "
-            "(n, channels, height, width), (n, channels, length) or (n, features)"
+            f"{name}: expected real numbers with a batch dimension first, (n, channels, height, width), "
+            f"(n, channels, length) or (n, features), got shape {tuple(tensor.shape)}"
         )
-    rows = tensor.detach().to(device=device, dtype=dtype, copy=True)
-    wrong = ~torch.isfinite(rows.flatten(1)).all(dim=1)
-    if wrong.any():
-        raise InputError(
-            f"{what}: sample {int(wrong.nonzero()[0])} holds NaN or infinite values; repair or leave it out"
-        )
-    return rows
+    batch = tensor.detach().to(device=device, dtype=dtype, copy=True)
+    invalid = ~torch.isfinite(batch.flatten(1)).all(dim=1)
+    if invalid.any():
+        raise InputError(f"{name}: example {int(invalid.nonzero()[0])} contains NaN or infinity; correct or remove it")
+    return batch
 
 
-def like(values: Tensor, given: Any) -> Any:
-    """Return ``values`` in the form in which the user gave the samples: a tensor on their device, or a numpy array."""
-    if not isinstance(given, Tensor):
-        return values.detach().cpu().numpy()
-    return values.detach().to(device=given.device, dtype=given.dtype if given.is_floating_point() else values.dtype)
+def convert_like(values: Tensor, template: Any) -> Tensor | NDArray[Any]:
+    """Return ``values`` in the form of ``template``: a tensor with its device and floating-point type, or a numpy array."""
+    if not isinstance(template, Tensor):
+        array: NDArray[Any] = values.detach().cpu().numpy()
+        return array
+    dtype = template.dtype if template.is_floating_point() else values.dtype
+    return values.detach().to(device=template.device, dtype=dtype)
 
 
 def rows_per_batch(batch_size: int | None, shape: torch.Size | tuple[int, ...]) -> int:
-    """Return the rows that go through the network at once: the caller's number, or as many as are worth it."""
+    """Return the number of rows per forward pass: ``batch_size``, or a default for examples of this shape."""
     if batch_size is None:
         elements = max(1, int(np.prod(shape)))
         return max(1, min(BATCH_ROWS, BATCH_ELEMENTS // elements))
     if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
-        raise InputError(f"batch_size: found {batch_size!r}, expected a positive whole number, or None")
+        raise InputError(f"batch_size: expected a positive integer or None, got {batch_size!r}")
     return int(batch_size)
 
 
-def check_finite(values: Tensor, first_sample: int, what: str) -> None:
-    """Refuse NaN and infinite values, naming the sample they belong to; one row a sample."""
-    wrong = ~torch.isfinite(values.flatten(1) if values.dim() > 1 else values[:, None]).all(dim=1)
-    if wrong.any():
-        index = int(wrong.nonzero()[0])
+def check_finite(values: Tensor, first_example: int, what: str) -> None:
+    """Raise `InputError` for NaN and infinite values. Each row belongs to one example, the first to ``first_example``."""
+    invalid = ~torch.isfinite(values.flatten(1) if values.dim() > 1 else values[:, None]).all(dim=1)
+    if invalid.any():
+        index = int(invalid.nonzero()[0])
         raise InputError(
-            f"sample {first_sample + index}: {what} is NaN or infinite; check the network's weights and input"
+            f"example {first_example + index}: {what} is NaN or infinite; check the network's weights and input"
         )

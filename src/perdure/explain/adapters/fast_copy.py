@@ -1,4 +1,4 @@
-"""A copy of a network that gives the same outputs sooner: batch norm folded into convolutions, channels last."""
+"""A faster copy of a network with the same outputs: batch norm folded into convolutions, channels-last layout."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 TOLERANCE = 1e-5
-WIDE = 16  # channels from which convolutions gain by the layout; narrow ones lose (measured on LeNet)
+MIN_CHANNELS = 16  # convolutions with fewer channels are slower in the channels-last layout (measured on LeNet)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
-def quick_copy(model: nn.Module, probe: Tensor) -> nn.Module:
-    """Return an evaluation copy of a network, or the network itself where a copy would not do.
+def fast_copy(model: nn.Module, probe: Tensor) -> nn.Module:
+    """Return a faster copy of a network for evaluation, or the network itself if it cannot be copied.
 
-    Each change, the folded norms and the memory layout, is used only if no output on ``probe`` moves by more
-    than 1e-5. The network given is not touched.
+    Batch norm is folded, and the memory layout changed, only if this changes no output on ``probe`` by more than 1e-5. The
+    original network is not modified.
     """
     try:
         folded = copy.deepcopy(model).requires_grad_(False)
-    except (RuntimeError, TypeError, NotImplementedError):  # a network that holds graph tensors or open files
+    except (RuntimeError, TypeError, NotImplementedError):  # the network holds graph tensors or open files
         return model
     with torch.no_grad():
         expected = model(probe.clone())
-        for first, norm in _pairs(folded, probe):
-            _fold(folded, first, norm)
-        if not _same(folded, probe, expected):
+        for layer, norm in _layers_with_norm(folded, probe):
+            _fold(folded, layer, norm)
+        if not _same_outputs(folded, probe, expected):
             folded = copy.deepcopy(model).requires_grad_(False)
         return _channels_last(folded, probe, expected)
 
 
 def _channels_last(model: nn.Module, probe: Tensor, expected: Tensor) -> nn.Module:
     channels = [module.in_channels for module in model.modules() if isinstance(module, nn.Conv2d)]
-    if probe.dim() != 4 or not channels or median(channels) < WIDE:
+    if probe.dim() != 4 or not channels or median(channels) < MIN_CHANNELS:
         return model
-    laid_out = ChannelsLast(model)
-    if _same(laid_out, probe, expected):
-        return laid_out
+    converted = ChannelsLast(model)
+    if _same_outputs(converted, probe, expected):
+        return converted
     return model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload, no-any-return]
 
 
 class ChannelsLast(nn.Module):
-    """A network of 2-D convolutions that keeps its weights and its inputs in the layout CPUs prefer."""
+    """A network of 2-D convolutions whose weights and inputs are in the channels-last layout, which is faster on CPUs."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -54,31 +54,31 @@ class ChannelsLast(nn.Module):
         self.model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the network's output; the input may come in any layout."""
+        """Return the network's output for an input in any layout."""
         return cast(Tensor, self.model(x.contiguous(memory_format=torch.channels_last)))
 
 
-def _pairs(model: nn.Module, probe: Tensor) -> list[tuple[str, str]]:
-    """Return the names of layers and norms that follow them directly in a forward pass, each called once.
+def _layers_with_norm(model: nn.Module, probe: Tensor) -> list[tuple[str, str]]:
+    """Return the names of layers and of the batch norms directly after them, both called once in a forward pass.
 
-    Whether something else uses the layer's output too cannot be seen here; the comparison of outputs tells.
+    Hooks do not show whether another module also uses the layer's output; comparing the network's outputs does.
     """
     names = {module: name for name, module in model.named_modules()}
-    made: dict[int, nn.Module] = {}
-    kept: list[Any] = []
+    layer_of_output: dict[int, nn.Module] = {}
+    outputs: list[Any] = []  # kept alive, so that no id is reused
     calls: dict[nn.Module, int] = {}
-    found: list[tuple[nn.Module, nn.Module]] = []
+    pairs: list[tuple[nn.Module, nn.Module]] = []
 
-    def note(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         calls[module] = calls.get(module, 0) + 1
-        if isinstance(module, _NORMS) and id(inputs[0]) in made:
-            found.append((made[id(inputs[0])], module))
+        if isinstance(module, _NORMS) and id(inputs[0]) in layer_of_output:
+            pairs.append((layer_of_output[id(inputs[0])], module))
         if isinstance(module, (*_CONVOLUTIONS, nn.Linear)):
-            made[id(output)] = module
-            kept.append(output)
+            layer_of_output[id(output)] = module
+            outputs.append(output)
 
     handles = [
-        module.register_forward_hook(note)
+        module.register_forward_hook(record)
         for module in names
         if isinstance(module, (*_CONVOLUTIONS, nn.Linear, *_NORMS))
     ]
@@ -88,20 +88,20 @@ def _pairs(model: nn.Module, probe: Tensor) -> list[tuple[str, str]]:
         for handle in handles:
             handle.remove()
     return [
-        (names[first], names[norm])
-        for first, norm in found
-        if calls[first] == calls[norm] == 1 and not norm.training and norm.track_running_stats
+        (names[layer], names[norm])
+        for layer, norm in pairs
+        if calls[layer] == calls[norm] == 1 and not norm.training and norm.track_running_stats
     ]
 
 
-def _fold(model: nn.Module, first: str, norm: str) -> None:
-    """Put a norm's scale and shift into the weights of the layer before it."""
-    layer, batch_norm = cast(Any, model.get_submodule(first)), cast(Any, model.get_submodule(norm))
+def _fold(model: nn.Module, layer_name: str, norm_name: str) -> None:
+    """Fold the scale and shift of a batch norm into the weights of the layer before it."""
+    layer, norm = cast(Any, model.get_submodule(layer_name)), cast(Any, model.get_submodule(norm_name))
     fuse: Any = fuse_linear_bn_weights if isinstance(layer, nn.Linear) else fuse_conv_bn_weights
-    statistics = (batch_norm.running_mean, batch_norm.running_var, batch_norm.eps)
-    layer.weight, layer.bias = fuse(layer.weight, layer.bias, *statistics, batch_norm.weight, batch_norm.bias)
-    model.set_submodule(norm, nn.Identity())
+    statistics = (norm.running_mean, norm.running_var, norm.eps)
+    layer.weight, layer.bias = fuse(layer.weight, layer.bias, *statistics, norm.weight, norm.bias)
+    model.set_submodule(norm_name, nn.Identity())
 
 
-def _same(model: nn.Module, probe: Tensor, expected: Tensor) -> bool:
+def _same_outputs(model: nn.Module, probe: Tensor, expected: Tensor) -> bool:
     return bool((model(probe.clone()) - expected).abs().max() <= TOLERANCE)

@@ -1,4 +1,4 @@
-"""Which output of the network is explained, for which sample."""
+"""The network's outputs, and the output that is explained for each example."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from perdure.explain.adapters.arrays import check_finite
 
 
 def outputs_of(model: nn.Module, x: Tensor, batch_size: int) -> Tensor:
-    """Return the network's outputs, (n, classes), refusing any other shape and what is not finite."""
-    parts = []
+    """Return the network's outputs, (n, classes). Another shape, NaN or infinity raises `InputError`."""
+    batches = []
     with torch.no_grad():
         for start in range(0, len(x), batch_size):
-            rows = x[start : start + batch_size]
-            scores = checked_shape(model(rows.clone()), len(rows))
+            batch = x[start : start + batch_size]
+            scores = checked_shape(model(batch.clone()), len(batch))
             check_finite(scores, start, "the network's output")
-            parts.append(scores)
-    return torch.cat(parts)
+            batches.append(scores)
+    return torch.cat(batches)
 
 
-def checked_shape(scores: Any, rows: int) -> Tensor:
-    """Return the outputs if they are one row of class scores for each sample."""
+def checked_shape(scores: Any, examples: int) -> Tensor:
+    """Return the outputs unchanged if they have the shape (examples, classes); otherwise raise `InputError`."""
     if not isinstance(scores, Tensor):
         raise InputError(
-            f"network: its output is a {type(scores).__name__}, expected one tensor (batch, classes); "
-            "wrap it in a module that returns the scores alone"
+            f"network: expected one output tensor (batch, classes), got a {type(scores).__name__}; "
+            "wrap the network in a module that returns only the scores"
         )
-    if scores.dim() != 2 or len(scores) != rows:
+    if scores.dim() != 2 or len(scores) != examples:
         raise InputError(
-            f"network: {rows} sample(s) give outputs of shape {tuple(scores.shape)}, expected ({rows}, classes); "
-            "wrap it in a module that returns one score a class (a single output as (batch, 1))"
+            f"network: expected outputs of shape ({examples}, classes) for {examples} examples, got {tuple(scores.shape)}; "
+            "wrap the network in a module that returns one score per class (a single output as (batch, 1))"
         )
     return scores
 
 
 def resolve_targets(target: Any, scores: Tensor) -> Tensor:
-    """Return one output index for each sample: one label for all, one for each, or ``"predicted"``."""
+    """Return one output index per example. ``target`` is one index for all, one per example, or ``"predicted"``."""
     count, classes = scores.shape
     if isinstance(target, str):
         if target != "predicted":
-            raise InputError(f"target: found {target!r}, expected 'predicted', an output index, or one for each sample")
+            raise InputError(f"target: expected 'predicted', an output index or one index per example, got {target!r}")
         return scores.argmax(dim=1)
-    values = np.asarray(target.detach().cpu() if isinstance(target, Tensor) else target)
-    if values.dtype == bool or not (np.issubdtype(values.dtype, np.integer) or _whole(values)):
-        raise InputError(f"target: found {target!r}, expected output indices (whole numbers) or 'predicted'")
-    if values.size == 1 and values.ndim <= 1:
-        values = np.full(count, values.reshape(-1)[0])
-    if values.shape != (count,):
+    indices = np.asarray(target.detach().cpu() if isinstance(target, Tensor) else target)
+    if indices.dtype == bool or not (np.issubdtype(indices.dtype, np.integer) or _are_integers(indices)):
+        raise InputError(f"target: expected output indices (integers) or 'predicted', got {target!r}")
+    if indices.size == 1 and indices.ndim <= 1:
+        indices = np.full(count, indices.reshape(-1)[0])
+    if indices.shape != (count,):
         raise InputError(
-            f"target: found shape {values.shape} for {count} sample(s), expected one index, or one for each"
+            f"target: expected one index, or one for each of the {count} examples, got an array of shape {indices.shape}"
         )
-    values = values.astype(np.int64)
-    outside = np.flatnonzero((values < 0) | (values >= classes))
+    indices = indices.astype(np.int64)
+    outside = np.flatnonzero((indices < 0) | (indices >= classes))
     if len(outside):
         first = int(outside[0])
         raise InputError(
-            f"target: sample {first} asks for output {values[first]}, the network has outputs 0 to {classes - 1}"
+            f"target: example {first}: expected an output index from 0 to {classes - 1}, got {indices[first]}"
         )
-    return torch.from_numpy(values).to(scores.device)
+    return torch.from_numpy(indices).to(scores.device)
 
 
-def _whole(values: np.ndarray[Any, Any]) -> bool:
+def _are_integers(values: np.ndarray[Any, Any]) -> bool:
     return bool(np.issubdtype(values.dtype, np.floating) and np.all(values == np.floor(values)))

@@ -1,4 +1,4 @@
-"""A network that is explained is left exactly as it was."""
+"""A context manager that restores a network after it was explained."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 def preserved(model: nn.Module) -> Iterator[None]:
     """Restore hooks, attributes, mode, ``requires_grad``, gradients, parameters and buffers when the block ends.
 
-    Explainers hang hooks on modules, and some leave attributes behind. What the network's own forward pass
-    changes (a counter, a running mean) is taken back too, whether the block ends well or in an error.
+    Explainers register hooks on modules, and some leave attributes behind. Changes made by the network's own forward pass
+    (a counter, a running mean) are reverted too, also if the block raises an error.
     """
     modules = list(model.modules())
-    attributes = [_shallow(module) for module in modules]
+    attributes = [_copied_attributes(module) for module in modules]
     tensors = [*model.parameters(), *model.buffers()]
     flags = [(tensor.requires_grad, tensor.grad) for tensor in tensors]
     values = [tensor.detach().clone() for tensor in tensors]
@@ -26,39 +26,39 @@ def preserved(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         for module, saved in zip(modules, attributes, strict=True):
-            _restore(module, saved)
+            _restore_attributes(module, saved)
         for tensor, (requires_grad, grad), value in zip(tensors, flags, values, strict=True):
-            _restore_tensor(tensor, value)
+            _restore_values(tensor, value)
             tensor.requires_grad_(requires_grad)
             tensor.grad = grad
 
 
-def _shallow(module: nn.Module) -> dict[str, Any]:
-    """Copy a module's attributes one level deep: its tables of hooks and parts are copied, their entries are not."""
+def _copied_attributes(module: nn.Module) -> dict[str, Any]:
+    """Return a module's attributes; dictionaries (hooks, parameters, submodules) are copied, their entries are not."""
     return {name: value.copy() if isinstance(value, dict) else value for name, value in vars(module).items()}
 
 
-def _restore(module: nn.Module, saved: dict[str, Any]) -> None:
-    now = vars(module)
-    for name in [name for name in now if name not in saved]:
-        del now[name]
+def _restore_attributes(module: nn.Module, saved: dict[str, Any]) -> None:
+    attributes = vars(module)
+    for name in [name for name in attributes if name not in saved]:
+        del attributes[name]
     for name, value in saved.items():
-        current = now.get(name)
+        current = attributes.get(name)
         if isinstance(value, dict) and isinstance(current, dict) and type(current) is type(value):
             if _differ(current, value):
                 current.clear()
                 current.update(value)
         else:
-            now[name] = value
+            attributes[name] = value
 
 
-def _differ(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
-    """Compare tables by the identity of their entries: ``==`` between tensors is another tensor."""
-    return list(now) != list(before) or any(now[key] is not before[key] for key in before)
+def _differ(current: dict[Any, Any], saved: dict[Any, Any]) -> bool:
+    """Return whether two dictionaries hold different objects. ``==`` cannot be used: on tensors it is elementwise."""
+    return list(current) != list(saved) or any(current[key] is not saved[key] for key in saved)
 
 
-def _restore_tensor(tensor: Tensor, value: Tensor) -> None:
-    """Write only what changed, so that an untouched tensor keeps its version."""
+def _restore_values(tensor: Tensor, value: Tensor) -> None:
+    """Write the saved value back only if it changed, so that an unchanged tensor keeps its version counter."""
     with torch.no_grad():
         same = torch.equal(torch.nan_to_num(tensor.detach()), torch.nan_to_num(value)) and torch.equal(
             torch.isnan(tensor.detach()), torch.isnan(value)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.explain.adapters.arrays import as_rows, check_finite, place_of
+from perdure.explain.adapters.arrays import as_batch, check_finite, device_and_dtype
 from perdure.explain.adapters.outputs import checked_shape
 from perdure.explain.adapters.preserve import preserved
 from perdure.explain.checks.observation import Observation, observe
@@ -59,7 +59,7 @@ class Inspection:
 def check_network(model: nn.Module, x: Any) -> tuple[Finding, ...]:
     """Return everything in a network that would make a registered method wrong, with its remedy."""
     with preserved(model), torch.inference_mode(False):
-        inspection = inspect_network(model, as_rows(x, "x", *place_of(model, x)))
+        inspection = inspect_network(model, as_batch(x, "x", *device_and_dtype(model, x)))
         methods: dict[Problem, set[str]] = {problem: set() for problem in inspection.general}
         for name in EXPLAINERS.names():
             for problem in inspection.problems(EXPLAINERS.get(name).requirement({})):
@@ -73,10 +73,10 @@ def inspect_network(model: nn.Module, x: Tensor) -> Inspection:
     if training:
         return Inspection(model, Observation(), training)
     rows = x[:2] if len(x) > 1 else torch.cat([x[:1], torch.zeros_like(x[:1])])
-    seen, output = observe(model, rows)
+    observation, output = observe(model, rows)
     scores = checked_shape(output, len(rows))
     check_finite(scores[: len(x)].detach(), 0, "the network's output")
-    return Inspection(model, seen, (*_randomness(seen), *_coupling(model, rows, scores)))
+    return Inspection(model, observation, (*_randomness(observation), *_coupling(model, rows, scores)))
 
 
 def _training_modules(model: nn.Module) -> Iterator[Problem]:
@@ -87,8 +87,8 @@ def _training_modules(model: nn.Module) -> Iterator[Problem]:
             yield Problem(name, text, "call model.eval() first")
 
 
-def _randomness(seen: Observation) -> Iterator[Problem]:
-    for layer in dict.fromkeys(seen.random):
+def _randomness(observation: Observation) -> Iterator[Problem]:
+    for layer in dict.fromkeys(observation.random):
         remedy = "call model.eval() first, and pass training=self.training to functional dropout"
         yield Problem(layer, "it draws random numbers, so outputs depend on chance", remedy)
 

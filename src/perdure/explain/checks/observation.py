@@ -1,4 +1,4 @@
-"""What a network really does in a forward pass: every operation on what depends on the input, and in which layer."""
+"""Observation of a forward pass: every operation on values that depend on the input, and the layer that executes it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from perdure.explain.checks.operations import LINEAR, PRODUCTS, RANDOM, ROUTING,
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation on what depends on the input.
+    """One operation on values that depend on the input.
 
-    ``kind``: routing, linear, sum (of two branches), product (of two branches), or nonlinear. ``layer`` is the innermost module
-    at work and ``leaf`` whether it has no parts. ``writes`` is the memory it writes into, 0 for none.
+    ``kind``: routing, linear, sum (of two branches), product (of two branches), or nonlinear. ``layer`` names the innermost
+    module that executes it; ``leaf`` is whether that module has no submodules. ``writes`` identifies the memory that the
+    operation overwrites, 0 for none.
     """
 
     name: str
@@ -32,38 +33,44 @@ class Operation:
 
 @dataclass
 class Observation:
-    """A forward pass: the operations, how often each module was called, what it put out, and how the output came about."""
+    """What happens in a forward pass; dictionaries are keyed by module name."""
 
     operations: list[Operation] = field(default_factory=list)
     calls: dict[str, int] = field(default_factory=dict)
+    """Number of calls of each module."""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shape of each module's last output."""
     memory: dict[str, int] = field(default_factory=dict)
+    """Memory of each module's last output."""
     random: list[str] = field(default_factory=list)
-    severed: str | None = None
-    """The layer where a value that reaches the output was cut off from the input's gradient, if there is one."""
+    """Layers that draw random numbers."""
+    detached_layer: str | None = None
+    """The layer where a value that reaches the output was detached from the gradient of the input, if there is one."""
     differentiable: bool = True
+    """Whether the output has a gradient with respect to the input."""
 
 
-def observe(model: nn.Module, rows: Tensor) -> tuple[Observation, Any]:
-    """Run the network on some rows and return what was seen, with the output."""
-    watch = _Watch(model)
+def observe(model: nn.Module, x: Tensor) -> tuple[Observation, Any]:
+    """Run a network on a batch; return the observation and the output."""
+    recorder = _OperationRecorder(model)
     with ExitStack() as stack, torch.enable_grad():
-        for handle in watch.hang():
+        for handle in recorder.register_hooks():
             stack.callback(handle.remove)
-        point = rows.clone().requires_grad_()
-        watch.start(point)
-        with watch:
+        point = x.clone().requires_grad_()
+        recorder.track_input(point)
+        with recorder:
             output = model(point)
-    seen = watch.seen
+    observation = recorder.observation
     if isinstance(output, Tensor):
-        seen.differentiable = output.requires_grad and (
+        observation.differentiable = output.requires_grad and (
             torch.autograd.grad(output.sum(), point, allow_unused=True)[0] is not None
         )
-        seen.severed = watch.severed_at(output)
-    return seen, output
+        observation.detached_layer = recorder.detached_layer(output)
+    return observation, output
 
 
 def _memory(tensor: Tensor) -> int:
+    """Return a number that identifies the memory of a tensor and of its views."""
     return int(tensor.untyped_storage()._cdata)
 
 
@@ -79,106 +86,109 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 @dataclass
 class _Trace:
-    """What is known of a piece of memory that depends on the input."""
+    """State of a block of memory whose values depend on the input."""
 
-    keeper: Any
+    storage: Any
+    """Kept alive, so that its identifier is not reused."""
     constant: bool = False
-    """Piecewise constant (a comparison, an index): its zero gradient is the true one."""
-    severed: str | None = None
+    """Piecewise constant (a comparison, an index): the gradient is zero by definition, not because it was detached."""
+    detached_layer: str | None = None
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records the operations that PyTorch dispatches, with the module that is executing."""
+
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.names = {module: name for name, module in model.named_modules()}
-        self.inside: list[nn.Module] = [model]
+        self.executing: list[nn.Module] = [model]
         self.traces: dict[int, _Trace] = {}
-        self.seen = Observation()
+        self.observation = Observation()
 
-    def hang(self) -> Iterator[Any]:
-        """Hang the hooks that tell which module is at work."""
+    def register_hooks(self) -> Iterator[Any]:
+        """Register hooks that follow which module is executing; yield their handles."""
         for module in self.names:
             yield module.register_forward_pre_hook(self._enter, prepend=True)
             yield module.register_forward_hook(self._leave, always_call=True)
 
-    def start(self, point: Tensor) -> None:
-        """Take the input as what everything depends on."""
+    def track_input(self, point: Tensor) -> None:
+        """Mark the network's input; every value computed from it is tracked."""
         self.traces[_memory(point)] = _Trace(point.untyped_storage())
 
-    def severed_at(self, output: Tensor) -> str | None:
-        """Return the layer that cut a part of the output off from the input's gradient."""
+    def detached_layer(self, output: Tensor) -> str | None:
+        """Return the layer that detached a part of the output from the gradient of the input."""
         trace = self.traces.get(_memory(output))
-        return trace.severed if trace else None
+        return trace.detached_layer if trace else None
 
     def _enter(self, module: nn.Module, _: Any) -> None:
-        self.inside.append(module)
+        self.executing.append(module)
 
     def _leave(self, module: nn.Module, _: Any, output: Any) -> None:
-        self.inside.pop()
+        self.executing.pop()
         name = self.names[module]
-        self.seen.calls[name] = self.seen.calls.get(name, 0) + 1
+        self.observation.calls[name] = self.observation.calls.get(name, 0) + 1
         if isinstance(output, Tensor):
-            self.seen.shapes[name] = tuple(output.shape)
-            self.seen.memory[name] = _memory(output)
+            self.observation.shapes[name] = tuple(output.shape)
+            self.observation.memory[name] = _memory(output)
 
     def __torch_dispatch__(
         self, func: Any, _: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        given = list(_tensors([args, kwargs or {}]))
-        needs = {id(tensor): tensor.requires_grad for tensor in given}
+        inputs = list(_tensors([args, kwargs or {}]))
+        # Read before the call: an operation in place changes it.
+        requires_grad = {id(tensor): tensor.requires_grad for tensor in inputs}
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if name in RANDOM:
-            self.seen.random.append(self._layer())
-        sources = [tensor for tensor in given if _memory(tensor) in self.traces]
+            self.observation.random.append(self._layer())
+        sources = [tensor for tensor in inputs if _memory(tensor) in self.traces]
         if sources and name != "detach":
-            self._note(func, name, args, sources, needs, list(_tensors(result)))
+            self._record(func, name, args, sources)
+            self._trace_results(name.rstrip("_"), sources, requires_grad, list(_tensors(result)))
         return result
 
     def _layer(self) -> str:
-        return str(self.names[self.inside[-1]])
+        return str(self.names[self.executing[-1]])
 
-    def _note(
-        self,
-        func: Any,
-        name: str,
-        args: tuple[Any, ...],
-        sources: list[Tensor],
-        needs: dict[int, bool],
-        made: list[Tensor],
-    ) -> None:
-        module = self.inside[-1]
-        plain = name.rstrip("_")
+    def _record(self, func: Any, name: str, args: tuple[Any, ...], sources: list[Tensor]) -> None:
+        module = self.executing[-1]
+        operation = name.rstrip("_")
         writes = _memory(args[0]) if func._schema.is_mutable and isinstance(args[0], Tensor) else 0
-        if writes not in self.traces or (plain in ROUTING and plain != "copy"):  # a new shape alone writes nothing
+        # An operation that only changes the shape does not change values.
+        if writes not in self.traces or (operation in ROUTING and operation != "copy"):
             writes = 0
-        kind = _kind(plain, args, [_memory(tensor) for tensor in sources])
+        kind = _kind(operation, args, [_memory(tensor) for tensor in sources])
         leaf = next(module.children(), None) is None
-        self.seen.operations.append(Operation(plain, kind, self._layer(), module, leaf, writes))
+        self.observation.operations.append(Operation(operation, kind, self._layer(), module, leaf, writes))
+
+    def _trace_results(
+        self, operation: str, sources: list[Tensor], requires_grad: dict[int, bool], results: list[Tensor]
+    ) -> None:
+        """Track the results of an operation; a differentiable source without a gradient was detached in this layer."""
         traces = [self.traces[_memory(tensor)] for tensor in sources]
-        severed = next((trace.severed for trace in traces if trace.severed is not None), None)
+        detached = next((trace.detached_layer for trace in traces if trace.detached_layer is not None), None)
         for tensor, trace in zip(sources, traces, strict=True):
-            followed = needs[id(tensor)] and torch.is_grad_enabled()
-            if tensor.is_floating_point() and not trace.constant and not followed and severed is None:
-                severed = self._layer()
-        for tensor in made:
-            if _memory(tensor) in self.traces and plain in ROUTING:  # a view: what it shows is known already
+            has_gradient = requires_grad[id(tensor)] and torch.is_grad_enabled()
+            if tensor.is_floating_point() and not trace.constant and not has_gradient and detached is None:
+                detached = self._layer()
+        for tensor in results:
+            if _memory(tensor) in self.traces and operation in ROUTING:  # a view of memory that is already tracked
                 continue
             constant = not tensor.is_floating_point() or all(trace.constant for trace in traces)
-            self.traces[_memory(tensor)] = _Trace(tensor.untyped_storage(), constant, None if constant else severed)
+            self.traces[_memory(tensor)] = _Trace(tensor.untyped_storage(), constant, None if constant else detached)
 
 
-def _kind(name: str, args: tuple[Any, ...], sources: list[int]) -> str:
+def _kind(operation: str, args: tuple[Any, ...], sources: list[int]) -> str:
+    """Return the kind of an operation; ``sources`` identifies the memory that depends on the input."""
     operands = [_memory(value) for value in args if isinstance(value, Tensor)]
-    depending = sum(memory in sources for memory in operands)
-    if name in ROUTING:
+    dependent = sum(memory in sources for memory in operands)
+    if operation in ROUTING:
         return "routing"
-    if name in SUMS:
-        return "sum" if depending > 1 else "linear"
-    if name in PRODUCTS:
-        divided = name == "div" and len(operands) > 1 and operands[1] in sources
-        both = (
-            depending > 1 if not name.startswith(("addmm", "baddbmm")) else sum(m in sources for m in operands[1:]) > 1
-        )
-        return "product" if both or divided else "linear"
-    return "linear" if name in LINEAR else "nonlinear"
+    if operation in SUMS:
+        return "sum" if dependent > 1 else "linear"
+    if operation in PRODUCTS:
+        divisor = operation == "div" and len(operands) > 1 and operands[1] in sources
+        if operation.startswith(("addmm", "baddbmm")):  # their first operand is added, not multiplied
+            dependent = sum(memory in sources for memory in operands[1:])
+        return "product" if dependent > 1 or divisor else "linear"
+    return "linear" if operation in LINEAR else "nonlinear"

@@ -1,7 +1,7 @@
-"""PyTorch's operations by what they do to attributions, as names without their trailing underscore."""
+"""Names of PyTorch operations, without the trailing underscore, grouped by their effect on attributions."""
 
 # fmt: off
-# They only move values.
+# Operations that only move values.
 ROUTING = frozenset({
     "_pin_memory", "_reshape_alias", "_to_copy", "_unsafe_view", "alias", "as_strided", "cat", "channel_shuffle",
     "chunk", "clone", "constant_pad_nd", "contiguous", "copy", "detach", "diagonal", "expand", "flip", "gather",
@@ -10,14 +10,14 @@ ROUTING = frozenset({
     "reshape", "roll", "select", "slice", "split", "split_with_sizes", "squeeze", "stack", "t", "transpose",
     "unbind", "unfold", "unsafe_split", "unsqueeze", "view", "view_as",
 })
-# Linear in what depends on the input, as long as only one operand does.
+# Linear if only one operand depends on the input.
 PRODUCTS = frozenset({
     "_addmm_activation", "_convolution", "_mkldnn_linear_pointwise", "addbmm", "addcdiv", "addcmul", "addmm",
     "baddbmm", "bmm", "convolution", "cudnn_convolution", "div", "dot", "linear", "matmul", "mkl_linear",
     "mkldnn_convolution", "mkldnn_linear", "mm", "mul", "mv",
 })
 SUMS = frozenset({"add", "rsub", "sub"})
-# Linear whatever they are given.
+# Always linear.
 LINEAR = frozenset({
     "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_batch_norm_no_update", "_batch_norm_with_update",
     "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "adaptive_avg_pool1d",
@@ -25,12 +25,12 @@ LINEAR = frozenset({
     "index_add", "mean", "mkldnn_adaptive_avg_pool2d", "native_batch_norm", "neg", "sum", "upsample_bilinear2d",
     "upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d",
 })
-# They draw random numbers.
+# Operations that draw random numbers.
 RANDOM = frozenset({
     "bernoulli", "bernoulli_", "native_dropout", "normal_", "rand_like", "randn_like", "rrelu_with_noise",
     "uniform_",
 })
-# Activations, and what they are made of by hand: guided backprop has a rule for the ReLU alone.
+# Activations and the operations from which they can be composed. Guided backprop has a rule only for ReLU.
 ELEMENTWISE = frozenset({
     "_prelu_kernel", "celu", "clamp", "clamp_max", "clamp_min", "elu", "ge", "gelu", "gt", "hardsigmoid",
     "hardswish", "hardtanh", "le", "leaky_relu", "log_sigmoid_forward", "lt", "maximum", "minimum", "mish", "prelu",

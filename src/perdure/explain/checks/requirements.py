@@ -36,7 +36,7 @@ class Problem:
 class Requirement(Protocol):
     """What an explainer requires of a network beyond outputs that depend on the input alone."""
 
-    def problems(self, model: nn.Module, seen: Observation) -> Iterator[Problem]:
+    def problems(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:
         """Yield every violation, the most basic first."""
 
 
@@ -44,7 +44,7 @@ class Requirement(Protocol):
 class Outputs:
     """Outputs only. The explainer never differentiates the network."""
 
-    def problems(self, model: nn.Module, seen: Observation) -> Iterator[Problem]:  # noqa: ARG002
+    def problems(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:  # noqa: ARG002
         """Yield nothing: every network with valid outputs is accepted."""
         yield from ()
 
@@ -53,13 +53,15 @@ class Outputs:
 class Gradients:
     """The gradient of an output with respect to the input."""
 
-    def problems(self, model: nn.Module, seen: Observation) -> Iterator[Problem]:  # noqa: ARG002
+    def problems(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:  # noqa: ARG002
         """Yield the layer at which the gradient is cut off."""
         remedy = "remove detach, no_grad, .data or integer casts between input and output, or use 'shapley' or 'lime'"
-        if not seen.differentiable:
-            yield Problem(seen.severed or "", "the output has no gradient with respect to the input", remedy)
-        elif seen.severed is not None:
-            yield Problem(seen.severed, "part of the output is cut off from the gradient of the input", remedy)
+        if not observation.differentiable:
+            layer = observation.detached_layer or ""
+            yield Problem(layer, "the output has no gradient with respect to the input", remedy)
+        elif observation.detached_layer is not None:
+            layer = observation.detached_layer
+            yield Problem(layer, "part of the output is cut off from the gradient of the input", remedy)
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class ModuleRules(Gradients):
     """Gradients, and propagation rules attached to modules.
 
     ``activations``: module types with a rule; nonlinear operations and products must happen inside one of them.
-    ``elementwise_only``: only elementwise activations need a rule. ``called_once``: module types that may be used only once in a
-    forward pass. ``linear``: module types with a rule for linear operations; None if linear operations need no rule.
+    ``elementwise_only``: only elementwise activations need a rule. ``called_once``: module types that may be used only once
+    in a forward pass. ``linear``: module types with a rule for linear operations; None if linear operations need no rule.
     ``disjoint_pooling``: pooling windows must not overlap.
     """
 
@@ -78,27 +80,27 @@ class ModuleRules(Gradients):
     linear: tuple[type[nn.Module], ...] | None = None
     disjoint_pooling: bool = False
 
-    def problems(self, model: nn.Module, seen: Observation) -> Iterator[Problem]:
+    def problems(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:
         """Yield operations without a rule, in-place operations, reused modules and overlapping pooling windows."""
-        yield from super().problems(model, seen)
-        yield from _in_place(seen)
-        yield from self._reused(model, seen)
-        yield from self._without_rule(seen)
+        yield from super().problems(model, observation)
+        yield from _in_place(observation)
+        yield from self._reused(model, observation)
+        yield from self._without_rule(observation)
         if self.linear is not None:
-            yield from self._linear_without_rule(seen, self.linear)
+            yield from self._linear_without_rule(observation, self.linear)
         if self.disjoint_pooling:
             yield from _overlapping_pooling(model)
 
-    def _reused(self, model: nn.Module, seen: Observation) -> Iterator[Problem]:
-        for name, calls in seen.calls.items():
+    def _reused(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:
+        for name, calls in observation.calls.items():
             module = model.get_submodule(name)
             is_leaf = next(module.children(), None) is None
             if calls > 1 and is_leaf and isinstance(module, self.called_once):
                 text = f"{type(module).__name__} is used {calls} times in a forward pass"
                 yield Problem(name, text, "give each use a module of its own")
 
-    def _without_rule(self, seen: Observation) -> Iterator[Problem]:
-        for operation in seen.operations:
+    def _without_rule(self, observation: Observation) -> Iterator[Problem]:
+        for operation in observation.operations:
             if operation.kind not in {"nonlinear", "product"}:
                 continue
             if self.elementwise_only and operation.name not in ELEMENTWISE:
@@ -107,9 +109,9 @@ class ModuleRules(Gradients):
             if module_type not in self.activations:
                 yield Problem(operation.layer, *_missing_rule(operation))
 
-    def _linear_without_rule(self, seen: Observation, linear: tuple[type[nn.Module], ...]) -> Iterator[Problem]:
-        additions = addition_modules(seen.operations)
-        for operation in seen.operations:
+    def _linear_without_rule(self, observation: Observation, linear: tuple[type[nn.Module], ...]) -> Iterator[Problem]:
+        additions = addition_modules(observation.operations)
+        for operation in observation.operations:
             has_rule = operation.leaf and isinstance(operation.module, linear)
             if operation.kind in {"routing", "nonlinear", "product"} or has_rule or operation.layer in additions:
                 continue
@@ -131,8 +133,8 @@ def addition_modules(operations: list[Operation]) -> frozenset[str]:
     return frozenset(name for name, kinds in by_layer.items() if kinds == ["sum"])
 
 
-def _in_place(seen: Observation) -> Iterator[Problem]:
-    for operation in seen.operations:
+def _in_place(observation: Observation) -> Iterator[Problem]:
+    for operation in observation.operations:
         if operation.writes:
             text = f"{operation.name} works in place and overwrites values that the method needs"
             yield Problem(operation.layer, text, "make it not in place (inplace=False; h = h + x instead of h += x)")

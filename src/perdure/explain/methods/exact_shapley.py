@@ -22,8 +22,8 @@ def exact_shapley_maps(request: Request) -> Tensor:
     def solve(game: NetworkGame, _: int) -> Any:
         if game.players > MOST_PLAYERS:
             raise InputError(
-                f"method 'exact_shapley': {game.players} players, at most {MOST_PLAYERS} are feasible; "
-                "use 'shapley', or fewer players (players= an array of labels)"
+                f"method 'exact_shapley': expected at most {MOST_PLAYERS} players, got {game.players}; use 'shapley', or fewer "
+                "players (players= an array of labels)"
             )
         return exact_shapley(game, game.players).values
 

@@ -3,9 +3,9 @@
     phi_i(x) = E_{b, alpha} [ (x_i - b_i) * dF/dx_i (b + alpha * (x - b)) ],   b from the background, alpha uniform on [0, 1]
 
 Plain sampling (shap's ``GradientExplainer``, captum's ``GradientShap``) draws b and alpha independently. Here every
-background serves equally often; its k repeats lie at (offset + 0..k-1) / k on its path, and the offsets of
-the backgrounds are themselves stratified. Every single draw is still uniform over backgrounds and path, so the mean is
-unbiased for the background that was given.
+background example is used equally often; its k points lie at (offset + 0..k-1) / k on its path, and the offsets of the
+background examples are stratified too. Each single draw is still uniform over background and path, so the mean is
+unbiased for the given background.
 """
 
 from __future__ import annotations
@@ -21,35 +21,38 @@ from torch import Tensor, nn
 
 from perdure.base.errors import InputError, suggest
 from perdure.explain.adapters.arrays import check_finite
-from perdure.explain.adapters.fast_copy import quick_copy
+from perdure.explain.adapters.fast_copy import fast_copy
 from perdure.explain.checks.requirements import Gradients
 from perdure.explain.draws import example_key, generator
 from perdure.explain.explainer import explainer
 from perdure.explain.request import Request
 
 KINDS = ("balanced", "iid")
-# The weight of the step from a path's last point back to its first, which makes the variance right for a straight line.
+# Weight of the step from the last point of a path back to its first; with it the variance is correct for a straight line.
 WRAP = 1 / 6
 
 
 @dataclass(frozen=True)
 class Draws:
-    """The points of one sample: which background, where on the path, with which weight; backgrounds in runs."""
+    """The points of one example: index of the background example, position on the path and weight.
+
+    Points of the same background example are consecutive.
+    """
 
     background: NDArray[np.int64]
     alpha: NDArray[np.float64]
     weight: NDArray[np.float64]
     repeats: int
-    """Points of the background that has fewest."""
+    """The smallest number of points that a background example has."""
 
 
 @dataclass(frozen=True)
 class ExpectedGradients:
-    """Values and standard errors, both of x's shape; ``gradients`` is how many were evaluated for each sample.
+    """Values and standard errors, both with the shape of x; ``gradients`` is the number of gradients per example.
 
-    With two or more points on each background's path the standard error follows the roughness of the
-    gradient along the path. With fewer it comes from the spread of the points, which also holds the differences between
-    backgrounds that balancing removes: it is then too large, never too small. NaN for a single point.
+    With two or more points on each path, the standard error is computed from the differences of gradients along the paths.
+    With fewer, it is computed from the spread of all points. That spread includes the differences between background
+    examples, which balancing removes, so the standard error is then too large, never too small. NaN for a single point.
     """
 
     values: Any
@@ -58,27 +61,27 @@ class ExpectedGradients:
 
 
 def balanced_draws(samples: int, backgrounds: int, rng: np.random.Generator) -> Draws:
-    """Return draws in which backgrounds serve equally often, their repeats spread evenly over the path."""
+    """Return draws that use all background examples equally often, with evenly spaced points on each path."""
     used = min(samples, backgrounds)
     order = rng.permutation(backgrounds)[:used]
     counts = np.full(used, samples // used)
     counts[: samples % used] += 1
     offsets = (rng.permutation(used) + rng.random(used)) / used
-    step = np.arange(samples) - np.repeat(np.cumsum(counts) - counts, counts)
-    each = np.repeat(counts, counts)
-    alpha = (np.repeat(offsets, counts) + step) / each
-    return Draws(np.repeat(order, counts), alpha, 1.0 / (used * each), int(counts.min()))
+    point = np.arange(samples) - np.repeat(np.cumsum(counts) - counts, counts)
+    points_on_path = np.repeat(counts, counts)
+    alpha = (np.repeat(offsets, counts) + point) / points_on_path
+    return Draws(np.repeat(order, counts), alpha, 1.0 / (used * points_on_path), int(counts.min()))
 
 
-def iid_draws(samples: int, backgrounds: int, seed: int, rows: int) -> list[Draws]:
-    """Return the draws of ``shap.GradientExplainer.shap_values(..., rseed=seed)`` for each row, in its order."""
-    state = np.random.RandomState(seed)  # shap's own generator, replayed
-    drawn = []
-    for _ in range(rows):
+def iid_draws(samples: int, backgrounds: int, seed: int, examples: int) -> list[Draws]:
+    """Return the draws of ``shap.GradientExplainer.shap_values(..., rseed=seed)`` for each example, in its order."""
+    state = np.random.RandomState(seed)  # the generator that shap uses
+    draws = []
+    for _ in range(examples):
         pairs = [(state.choice(backgrounds), state.uniform()) for _ in range(samples)]
         index, alpha = (np.array(column) for column in zip(*pairs, strict=True))
-        drawn.append(Draws(index, alpha, np.full(samples, 1.0 / samples), 1))
-    return drawn
+        draws.append(Draws(index, alpha, np.full(samples, 1.0 / samples), 1))
+    return draws
 
 
 @explainer("expected_gradients", needs=Gradients(), stochastic=True)
@@ -96,20 +99,20 @@ def expected_gradients(request: Request, draws: str = "balanced") -> ExpectedGra
     if draws not in KINDS:
         raise InputError(f"draws: unknown kind {draws!r}, {suggest(str(draws), list(KINDS))}")
     background = request.required_background("expected_gradients")
-    few = min(4, max(1, request.batch_size // 2))
-    model = quick_copy(request.model, torch.cat([request.x[:few], background[:few]])[: request.batch_size])
+    probes = min(4, max(1, request.batch_size // 2))
+    model = fast_copy(request.model, torch.cat([request.x[:probes], background[:probes]])[: request.batch_size])
     plan = _plan(request, draws, len(background))
     values, stderr = [], []
-    total = _Total(request.x[0], plan[0])
-    for rows, products in _products(model, request, background, plan):
-        parts = torch.split(products, [stop - start for start, stop in rows.values()])
-        for (index, (start, stop)), part in zip(rows.items(), parts, strict=True):
+    running = _RunningMean(request.x[0], plan[0])
+    for spans, products in _products(model, request, background, plan):
+        parts = torch.split(products, [stop - start for start, stop in spans.values()])
+        for (index, (start, stop)), part in zip(spans.items(), parts, strict=True):
             if start == 0:
-                total = _Total(request.x[0], plan[index])
-            total.add(start, part)
+                running = _RunningMean(request.x[0], plan[index])
+            running.add(start, part)
             if stop == request.samples:
-                values.append(total.mean.to(request.x.dtype))
-                stderr.append(total.stderr().to(request.x.dtype))
+                values.append(running.mean.to(request.x.dtype))
+                stderr.append(running.stderr().to(request.x.dtype))
                 request.report(index + 1)
     return ExpectedGradients(torch.stack(values), torch.stack(stderr), request.samples)
 
@@ -124,51 +127,55 @@ def _plan(request: Request, kind: str, backgrounds: int) -> list[Draws]:
 def _products(
     model: nn.Module, request: Request, background: Tensor, plan: list[Draws]
 ) -> Iterator[tuple[dict[int, tuple[int, int]], Tensor]]:
-    """Yield batches of gradient times difference, rows of several samples together, and whose rows they are."""
+    """Yield batches of gradient times difference with, for each example, the span of its points in the batch.
+
+    A batch may hold points of several examples.
+    """
     samples, total = request.samples, request.samples * len(plan)
     for first in range(0, total, request.batch_size):
         last = min(first + request.batch_size, total)
-        rows = {
+        spans = {
             index: (max(first - index * samples, 0), min(last - index * samples, samples))
             for index in range(first // samples, (last - 1) // samples + 1)
         }
-        spans = [(index, slice(*span)) for index, span in rows.items()]
-        chosen = np.concatenate([plan[index].background[span] for index, span in spans])
-        alpha = np.concatenate([plan[index].alpha[span] for index, span in spans])
-        owner = np.concatenate([np.full(span.stop - span.start, index) for index, span in spans])
-        samples_in = request.x[torch.from_numpy(owner).to(request.x.device)]
-        start = background[torch.from_numpy(chosen).to(background.device)]
+        slices = [(index, slice(*span)) for index, span in spans.items()]
+        background_index = np.concatenate([plan[index].background[span] for index, span in slices])
+        alpha = np.concatenate([plan[index].alpha[span] for index, span in slices])
+        example_index = np.concatenate([np.full(span.stop - span.start, index) for index, span in slices])
+        rows = torch.from_numpy(example_index).to(request.x.device)
+        end = request.x[rows]
+        start = background[torch.from_numpy(background_index).to(background.device)]
         share = torch.from_numpy(alpha).to(request.x).reshape(-1, *[1] * (request.x.dim() - 1))
-        point = (share * samples_in + (1 - share) * start).requires_grad_()
-        score = model(point).gather(1, request.target[torch.from_numpy(owner).to(request.x.device), None])
+        point = (share * end + (1 - share) * start).requires_grad_()
+        score = model(point).gather(1, request.target[rows, None])
         (gradient,) = torch.autograd.grad(score.sum(), point)
-        product = gradient * (samples_in - start)
-        for index, span in spans:
+        product = gradient * (end - start)
+        for index, span in slices:
             offset = index * samples + span.start - first
             check_finite(
                 product[offset : offset + span.stop - span.start].reshape(1, -1), index, "a gradient on its path"
             )
-        yield rows, product
+        yield spans, product
 
 
-class _Total:
-    """One sample's running mean and what its standard error needs, whatever batches the points come in."""
+class _RunningMean:
+    """Running mean and standard error of one example's points, which arrive in batches of any size."""
 
-    def __init__(self, like: Tensor, draws: Draws) -> None:
+    def __init__(self, template: Tensor, draws: Draws) -> None:
         self.draws = draws
-        exact = torch.float32 if like.device.type == "mps" else torch.float64  # Apple's GPUs have no doubles
-        self.mean = torch.zeros_like(like, dtype=exact)
+        dtype = torch.float32 if template.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+        self.mean = torch.zeros_like(template, dtype=dtype)
         self.spread, self.cross = torch.zeros_like(self.mean), torch.zeros_like(self.mean)
         self.first, self.last = self.mean, self.mean
         changes = draws.background[1:] != draws.background[:-1]
         self.opens, self.closes = np.append(True, changes), np.append(changes, True)
         paths = self.opens.sum()
         repeats = np.rint(1.0 / (draws.weight * paths))
-        # Variance of the mean of k points on a path: squared steps and the wrap over 2 k (k - 1 + WRAP).
+        # Variance of the mean of k points on a path: (sum of squared steps + WRAP * wrap^2) / (2 k (k - 1 + WRAP)).
         self.step_weight = 1.0 / (2 * repeats * (repeats - 1 + WRAP)) / paths**2
 
     def add(self, start: int, rows: Tensor) -> None:
-        """Take the points ``start``, ``start + 1``, ... of this sample; they come in order."""
+        """Add the points ``start``, ``start + 1``, ... of this example. Points must be added in order."""
         rows = rows.detach().to(self.mean)
         span = slice(start, start + len(rows))
         weight = torch.from_numpy(self.draws.weight[span]).to(rows)
@@ -177,13 +184,13 @@ class _Total:
             self.spread = self.spread + torch.tensordot(weight**2, rows**2, dims=1)
             self.cross = self.cross + torch.tensordot(weight**2, rows, dims=1)
             return
-        before = torch.cat([self.last[None], rows[:-1]])
+        previous = torch.cat([self.last[None], rows[:-1]])
         inner = torch.from_numpy(~self.opens[span] * self.step_weight[span]).to(rows)
-        self.spread = self.spread + torch.tensordot(inner, (rows - before) ** 2, dims=1) + self._wraps(span, rows)
+        self.spread = self.spread + torch.tensordot(inner, (rows - previous) ** 2, dims=1) + self._wraps(span, rows)
         self.last = rows[-1]
 
     def _wraps(self, span: slice, rows: Tensor) -> Tensor:
-        """Return the squared steps from the last point of each path that ends here to its first, weighted."""
+        """Return the weighted sum of squared steps from last to first point, over the paths that end in this span."""
         ends = np.flatnonzero(self.closes[span])
         firsts = rows[np.flatnonzero(self.opens[span])]
         if not self.opens[span][0]:
@@ -196,7 +203,7 @@ class _Total:
         return wraps
 
     def stderr(self) -> Tensor:
-        """Return the standard error of the mean, once all points are in."""
+        """Return the standard error of the mean after all points were added."""
         count, weight = len(self.draws.alpha), self.draws.weight
         if self.draws.repeats >= 2:
             return self.spread.sqrt()

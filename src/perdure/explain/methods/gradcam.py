@@ -46,22 +46,23 @@ def gradcam(request: Request) -> Tensor:
 
 def map_layer(inspection: Inspection, layer: str | None, x: Tensor) -> str:
     """Return the name of Grad-CAM's layer; a layer without a map, used twice or overwritten raises `InputError`."""
-    seen = inspection.observation
+    observation = inspection.observation
     if x.dim() not in (3, 4):
         raise InputError(f"method 'gradcam': inputs of shape {tuple(x.shape[1:])} have no positions; {ALTERNATIVES}")
     name = layer if layer is not None else _last_map_layer(inspection, x.dim())
     if name is None:
         raise InputError(f"method 'gradcam': no layer of this network outputs a map; pass layer=, or {ALTERNATIVES}")
-    if seen.calls.get(name, 0) != 1:
-        raise InputError(f"method 'gradcam': layer {name!r} is called {seen.calls.get(name, 0)} times, expected once")
-    shape = seen.shapes.get(name, ())
+    calls = observation.calls.get(name, 0)
+    if calls != 1:
+        raise InputError(f"method 'gradcam': expected one call of layer {name!r} in a forward pass, got {calls}")
+    shape = observation.shapes.get(name, ())
     if len(shape) != x.dim():
         raise InputError(
             f"method 'gradcam': layer {name!r} outputs shape {shape}, expected a map of (batch, channels, "
             f"{'height, width' if x.dim() == 4 else 'length'}); pass a convolutional layer"
         )
-    for operation in seen.operations:
-        if operation.writes and operation.writes == seen.memory[name]:
+    for operation in observation.operations:
+        if operation.writes and operation.writes == observation.memory[name]:
             raise InputError(
                 f"method 'gradcam': layer {operation.layer!r} overwrites the output of layer {name!r} in place; "
                 "make it not in place (inplace=False)"

@@ -20,16 +20,16 @@ from perdure.explain.request import Request
 from perdure.explain.shapley.players import Players, pixels, players_of, superpixels
 
 KERNEL_WIDTH = 0.25
-"""The width in the authors' code, for cosine distances between coalitions."""
+"""The width that the authors' code uses for cosine distances between coalitions."""
 
 
 @explainer("lime", needs=Outputs(), stochastic=True, pixels="players")
 def lime(request: Request, kernel_width: float = KERNEL_WIDTH) -> Tensor:
     """LIME (Ribeiro et al. 2016): weights of a local ridge regression on ``samples`` random coalitions.
 
-    Each player's weight is written to all of its variables. Images are cut into superpixels (SLIC) unless ``players`` is given;
-    in other inputs each position is a player. Absent players take the baseline: the mean of the background if there is one, zero
-    otherwise. ``kernel_width`` is the width of the kernel on cosine distances between coalitions.
+    Each player's weight is written to all of its variables. Images are segmented into superpixels (SLIC) unless ``players``
+    is given; in other inputs each position is a player. Absent players take the baseline: the mean of the background if
+    there is one, zero otherwise. ``kernel_width`` is the width of the kernel on cosine distances between coalitions.
     """
     default = "zero" if request.background is None else "mean"
     baselines = baseline_rows(default if request.baseline is None else request.baseline, request.x, request.background)

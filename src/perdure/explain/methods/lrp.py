@@ -15,7 +15,7 @@ from perdure.explain.explainer import explainer
 from perdure.explain.request import Request
 
 EPSILON = 1.0
-TINY = 1e-9  # captum's own stabiliser
+TINY = 1e-9  # captum's stabilizer
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 AVERAGING = (
     nn.BatchNorm1d,
@@ -43,7 +43,7 @@ class PassThrough(PropagationRule):  # type: ignore[misc]  # captum's rules are 
         return outputs
 
     def forward_hook_weights(self, _module: nn.Module, _inputs: Any, _outputs: Any) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     def forward_pre_hook_activations(self, _module: nn.Module, inputs: Any) -> Any:
         """Change nothing."""

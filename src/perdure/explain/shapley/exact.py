@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.explain.shapley.values import FloatArray, Value, evaluated, player_count
+from perdure.explain.shapley.values import FloatArray, GameFunction, game_values, player_count
 
 MOST_PLAYERS = 20
 CHUNK = 2**16
 
 
 class Dividends(Mapping[frozenset[int], Any]):
-    """The Harsanyi dividends, D(T) = sum over L in T of (-1)^(|T| - |L|) F(L), keyed by coalition.
+    """Harsanyi dividends, D(T) = sum over subsets L of T of (-1)^(|T| - |L|) F(L), keyed by coalition.
 
-    All 2^n subsets are there, the empty one too (its dividend is F of nobody). They are kept as one array
-    and become sets only when they are asked for; ``array[mask]`` has them by bit mask.
+    The mapping has all 2^n coalitions, including the empty one, whose dividend is F(empty). ``array[mask]`` is the dividend of
+    the coalition whose members are the set bits of ``mask``; sets are created only on access.
     """
 
     def __init__(self, array: FloatArray, players: int) -> None:
@@ -43,22 +43,22 @@ class Dividends(Mapping[frozenset[int], Any]):
     def __len__(self) -> int:
         return len(self.array)
 
-    def items(self) -> Any:
-        """Return pairs of coalition and dividend; made at once, far sooner than one by one."""
+    def items(self) -> ItemsView[frozenset[int], Any]:
+        """Return pairs of coalition and dividend. Creating them together is much faster than one at a time."""
         values = self.array.tolist() if self.array.ndim == 1 else list(self.array)
         return dict(zip(self._sets(), values, strict=True)).items()
 
     def _sets(self) -> list[frozenset[int]]:
         sets: list[frozenset[int]] = [frozenset()]
         for player in range(self.players):
-            own = frozenset([player])
-            sets += [coalition | own for coalition in sets]
+            single = frozenset([player])
+            sets += [coalition | single for coalition in sets]
         return sets
 
 
 @dataclass(frozen=True)
 class ExactShapley:
-    """Shapley values, (players,) or (players, outputs), of a game whose every coalition was evaluated.
+    """Exact Shapley values, (players,) or (players, outputs), and the values of all coalitions.
 
     ``table[mask]`` is F of the coalition whose members are the set bits of ``mask``.
     """
@@ -69,7 +69,7 @@ class ExactShapley:
 
     @cached_property
     def dividends(self) -> Dividends:
-        """The Harsanyi dividends, computed when first asked for (a fast Moebius transform, n 2^(n-1) subtractions)."""
+        """Harsanyi dividends, computed on first access by a fast Moebius transform (n 2^(n-1) subtractions)."""
         players = len(self.values)
         array = self.table.copy()
         for player in range(players):
@@ -78,18 +78,18 @@ class ExactShapley:
         return Dividends(array, players)
 
 
-def exact_shapley(value: Value, players: int) -> ExactShapley:
+def exact_shapley(value: GameFunction, players: int) -> ExactShapley:
     """Return exact Shapley values from all 2^n coalitions, n <= 20.
 
-    phi_i = sum over T without i of |T|! (n - |T| - 1)! / n! * [F(T + i) - F(T)] (Shapley 1953; the bias paper's Eq. 1 prints
-    another denominator by mistake). ``value`` takes (m, players) booleans and returns (m,) or (m, outputs). The same numbers
-    as shapiq's ``ExactComputer``, without its loop over coalitions.
+    phi_i = sum over T without i of |T|! (n - |T| - 1)! / n! * [F(T + i) - F(T)] (Shapley 1953; the denominator in Eq. 1 of
+    the bias paper is a misprint). ``value`` takes (m, players) booleans and returns (m,) or (m, outputs). The results equal
+    those of shapiq's ``ExactComputer``, which loops over coalitions.
     """
     count = player_count(players)
     if count > MOST_PLAYERS:
         raise InputError(
-            f"exact_shapley: {count} players have 2^{count} coalitions, at most {MOST_PLAYERS} are feasible; "
-            "use shapley, or join variables to fewer players (grid cells, superpixels)"
+            f"exact_shapley: expected at most {MOST_PLAYERS} players, got {count} (2^{count} coalitions); use shapley, or "
+            "group variables into fewer players (grid cells, superpixels)"
         )
     table = _table(value, count)
     sizes = np.zeros(1, dtype=np.int64)
@@ -98,22 +98,23 @@ def exact_shapley(value: Value, players: int) -> ExactShapley:
     # With w_s = s! (n - s - 1)! / n!, F(T) enters phi_i with +w_{|T|-1} if i is in T and with -w_{|T|} if not. So
     # phi_i = (sum over T with i of r(T)) - (sum over all T of w_{|T|} F(T)),  r(T) = (w_{|T|-1} + w_{|T|}) F(T).
     weight = np.array([1.0 / (count * comb(count - 1, size)) for size in range(count)])
-    out, inside = np.append(weight, 0.0)[sizes], np.append(0.0, weight)[sizes]
+    absent, present = np.append(weight, 0.0)[sizes], np.append(0.0, weight)[sizes]
     shape = (-1, *[1] * (table.ndim - 1))
-    share = (out + inside).reshape(shape) * table
-    everyone = (out.reshape(shape) * table).sum(axis=0)
+    share = (absent + present).reshape(shape) * table
+    total = (absent.reshape(shape) * table).sum(axis=0)
     values = np.empty((count, *table.shape[1:]))
-    for player in reversed(range(count)):  # the last player's coalitions are the upper half; then it is summed out
+    for player in reversed(range(count)):  # coalitions with the last player are the upper half; then it is summed out
         lower, upper = share[: 1 << player], share[1 << player :]
-        values[player] = upper.sum(axis=0) - everyone
+        values[player] = upper.sum(axis=0) - total
         share = lower + upper
     return ExactShapley(values, table, 1 << count)
 
 
-def _table(value: Value, players: int) -> FloatArray:
+def _table(value: GameFunction, players: int) -> FloatArray:
+    """Return the values of all coalitions, indexed by bit mask."""
     parts = []
     for start in range(0, 1 << players, CHUNK):
         masks = np.arange(start, min(start + CHUNK, 1 << players), dtype="<u4")
         bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 4), axis=1, count=players, bitorder="little")
-        parts.append(evaluated(value, bits.view(bool)))
+        parts.append(game_values(value, bits.view(bool)))
     return np.concatenate(parts) if len(parts) > 1 else parts[0]

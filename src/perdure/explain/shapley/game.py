@@ -1,4 +1,4 @@
-"""A network and one sample as a cooperative game (Shapley 1953): F(T) is the output when only T is shown."""
+"""A network and one example as a cooperative game (Shapley 1953): F(T) is the output if only the players in T are present."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ FloatArray = NDArray[np.float64]
 
 
 class NetworkGame:
-    """The target's output as a function of coalitions: a player that is out takes its baseline.
+    """The target's output as a function of coalitions. Absent players have their baseline values.
 
-    Call it with (m, players) booleans for (m,) values. ``gradients`` takes the same rows as numbers in [0, 1], 1 for in, 0 for
-    out, and returns the derivative along each player's way from its baseline to its value. With ``layer`` the players are
-    units of that layer's output (sample and baseline have its shape) and ``source`` is the network's input.
+    Calling the game with (m, players) booleans returns (m,) values. ``gradients`` takes weights in [0, 1] instead of booleans
+    (0: baseline, 1: value) and returns derivatives. With ``layer``, the players are units of that layer's output,
+    ``example`` and ``baseline`` have its shape, and ``source`` is the network's input.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        sample: Tensor,
+        example: Tensor,
         target: int,
         players: Players,
         baseline: Tensor,
@@ -39,21 +39,21 @@ class NetworkGame:
         source: Tensor | None = None,
         index: int = 0,
     ) -> None:
-        if players.shape != tuple(sample.shape) or baseline.shape != sample.shape:
+        if players.shape != tuple(example.shape) or baseline.shape != example.shape:
             raise InputError(
-                f"game: sample {tuple(sample.shape)}, baseline {tuple(baseline.shape)} and players {players.shape} "
-                "must have one shape"
+                f"game: expected an example, a baseline and players of the same shape, got {tuple(example.shape)}, "
+                f"{tuple(baseline.shape)} and {players.shape}"
             )
         self.model, self.target, self.index = model, target, index
-        self.sample, self.baseline, self.labels = sample, baseline, players
+        self.example, self.baseline, self.partition = example, baseline, players
         self.layer, self.source = layer, source
-        self.batch_size = rows_per_batch(batch_size, sample.shape if source is None else source.shape)
-        self._by_position = players.kind == "pixels" and sample.dim() > 1
+        self.batch_size = rows_per_batch(batch_size, example.shape if source is None else source.shape)
+        self._by_position = players.kind == "pixels" and example.dim() > 1
 
     @property
     def players(self) -> int:
-        """How many players there are."""
-        return self.labels.count
+        """Number of players."""
+        return self.partition.count
 
     def __call__(self, coalitions: Any) -> FloatArray:
         """Return F for each coalition."""
@@ -61,28 +61,31 @@ class NetworkGame:
         values = []
         with torch.inference_mode():
             for part in torch.split(rows, self.batch_size):
-                shown = self._spread(part.to(self.sample.device))
-                values.append(self._scores(torch.where(shown, self.sample, self.baseline)))
+                present = self._spread(part.to(self.example.device))
+                values.append(self._scores(torch.where(present, self.example, self.baseline)))
         return torch.cat(values).cpu().double().numpy()
 
     def gradients(self, weights: Any) -> FloatArray:
-        """Return (m, players): the derivative of the output by each player's share, at these shares."""
-        rows = torch.from_numpy(np.asarray(weights, dtype=np.float64)).to(self.sample)
-        difference = self.sample - self.baseline
-        found = []
+        """Return the derivative of the output with respect to the weight of each player, (m, players).
+
+        A player with weight w has the values baseline + w * (example - baseline).
+        """
+        rows = torch.from_numpy(np.asarray(weights, dtype=np.float64)).to(self.example)
+        difference = self.example - self.baseline
+        derivatives = []
         for part in torch.split(rows, self.batch_size):
             point = (self.baseline + self._spread(part) * difference).requires_grad_()
             (gradient,) = torch.autograd.grad(self._scores(point).sum(), point)
-            found.append(self._gather(gradient * difference))
-        return torch.cat(found).cpu().double().numpy()
+            derivatives.append(self._gather(gradient * difference))
+        return torch.cat(derivatives).cpu().double().numpy()
 
     def _spread(self, rows: Tensor) -> Tensor:
         if self._by_position:  # a view instead of a copy for every channel
-            return rows.reshape(len(rows), 1, *self.sample.shape[1:])
-        return self.labels.spread(rows)
+            return rows.reshape(len(rows), 1, *self.example.shape[1:])
+        return self.partition.spread(rows)
 
     def _gather(self, variables: Tensor) -> Tensor:
-        return variables.sum(1).flatten(1) if self._by_position else self.labels.gather(variables)
+        return variables.sum(1).flatten(1) if self._by_position else self.partition.gather(variables)
 
     def _scores(self, rows: Tensor) -> Tensor:
         if self.layer is None:
@@ -93,34 +96,36 @@ class NetworkGame:
         return self._checked(scores)
 
     def _checked(self, scores: Tensor) -> Tensor:
-        """Return the target's scores, refusing what is not finite."""
-        chosen: Tensor = scores[:, self.target]
-        check_finite(chosen.detach().reshape(1, -1), self.index, "the network's output for a coalition")
-        return chosen
+        """Return the target's scores. NaN and infinity raise `InputError`."""
+        target_scores: Tensor = scores[:, self.target]
+        check_finite(target_scores.detach().reshape(1, -1), self.index, "the network's output for a coalition")
+        return target_scores
 
     def _source(self) -> Tensor:
         if self.source is None:
-            raise InputError("game: players that are units of a layer need source=, the network's input")
+            raise InputError("game: with layer=, the network's input is needed too; pass it as source=")
         return self.source
 
 
 def layer_output(model: nn.Module, layer: nn.Module, source: Tensor) -> Tensor:
-    """Return what a layer puts out for one input, without the batch dimension."""
-    caught: list[Tensor] = []
-    handle = layer.register_forward_hook(lambda _, __, output: caught.append(output.detach().clone()))
+    """Return the output of a layer for one input, without the batch dimension."""
+    outputs: list[Tensor] = []
+    handle = layer.register_forward_hook(lambda _, __, output: outputs.append(output.detach().clone()))
     try:
         with torch.no_grad():
             model(source[None].clone())
     finally:
         handle.remove()
-    if len(caught) != 1:
-        raise InputError(f"layer: it is called {len(caught)} times in a forward pass, expected once")
-    return caught[0][0]
+    if len(outputs) != 1:
+        raise InputError(
+            f"layer: expected one call in a forward pass, got {len(outputs)}; pass a layer that is used once"
+        )
+    return outputs[0][0]
 
 
 @contextmanager
 def _replaced(layer: nn.Module, rows: Tensor) -> Iterator[None]:
-    """Put ``rows`` in the place of a layer's output for the time of the block."""
+    """Replace the output of a layer by ``rows`` within the block."""
     handle = layer.register_forward_hook(lambda *_: rows)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Shapley values of each example's own game, written to its variables."""
+"""Maps from Shapley values: the value of each player is written to its variables."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from perdure.explain.draws import example_key
 from perdure.explain.request import Request
 from perdure.explain.shapley.game import NetworkGame
 from perdure.explain.shapley.players import players_of
-from perdure.explain.shapley.shared_layers import quick_game
+from perdure.explain.shapley.shared_layers import fast_game
 
 
 def player_value_maps(request: Request, solve: Callable[[NetworkGame, int], Any]) -> Tensor:
-    """Return one map per example; ``solve`` returns the values of a game's players from the game and the example's key."""
+    """Return one map per example. ``solve(game, key)`` returns the players' values; ``key`` is the example's key for draws."""
     baselines = baseline_rows(request.baseline, request.x, request.background)
     maps = []
     for index, (example, baseline) in enumerate(zip(request.x, baselines, strict=True)):
@@ -31,7 +31,7 @@ def player_value_maps(request: Request, solve: Callable[[NetworkGame, int], Any]
             batch_size=request.batch_size,
             index=index,
         )
-        values = torch.from_numpy(solve(quick_game(game), example_key(example))).to(example)
+        values = torch.from_numpy(solve(fast_game(game), example_key(example))).to(example)
         maps.append(players.spread(values))
         request.report(index + 1)
     return torch.stack(maps)

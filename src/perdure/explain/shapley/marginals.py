@@ -13,12 +13,12 @@ from perdure.base.errors import InputError
 from perdure.explain.draws import example_key, permutation_ranks
 from perdure.explain.prepare import prepared_request
 from perdure.explain.request import Progress, Request
-from perdure.explain.shapley.estimators import at_steps, ends, walked
+from perdure.explain.shapley.estimators import empty_and_full_values, ordered_marginals, values_at_steps
 from perdure.explain.shapley.game import FloatArray, NetworkGame
 from perdure.explain.shapley.players import Players
 from perdure.explain.shapley.table import games_of
 
-AT_ONCE = 4096  # evaluations that go through the game together
+CHUNK_EVALUATIONS = 4096  # bounds the memory of the coalitions
 
 
 def shapley_marginals(
@@ -69,38 +69,38 @@ def _marginals(request: Request, paired: bool, of: Sequence[int] | None) -> Floa
             raise InputError(f"of: expected players from 0 to {game.players - 1}, got {list(of)}")
         key = example_key(request.x[index])
         seed = int(np.random.SeedSequence([request.seed, key]).generate_state(1, np.uint64)[0])
-        marginals.append(_of_game(game, request.samples, seed, paired, of))
+        marginals.append(_game_marginals(game, request.samples, seed, paired, of))
         request.report(index + 1)
     return np.stack(marginals)
 
 
-def _of_game(
+def _game_marginals(
     game: NetworkGame, permutations: int, seed: int, paired: bool, of: Sequence[int] | None
 ) -> NDArray[np.float64]:
-    empty, full = ends(game, game.players)
+    empty, full = empty_and_full_values(game, game.players)
     rows = []
-    together = max(1, AT_ONCE // game.players)
-    for first in range(0, permutations, together):
-        orders = np.stack(
-            [_order(seed, index, game.players, paired) for index in range(first, min(first + together, permutations))]
+    chunk = max(1, CHUNK_EVALUATIONS // game.players)
+    for first in range(0, permutations, chunk):
+        ranks = np.stack(
+            [_ranks(seed, index, game.players, paired) for index in range(first, min(first + chunk, permutations))]
         )
         if of is None:
-            rows.append(walked(game, orders, empty, full))
+            rows.append(ordered_marginals(game, ranks, empty, full))
         else:
-            rows.extend(_selected(game, order[None], np.asarray(of))[None] for order in orders)
+            rows.extend(_selected(game, order[None], np.asarray(of))[None] for order in ranks)
     return np.concatenate(rows)
 
 
-def _order(seed: int, index: int, players: int, paired: bool) -> NDArray[np.int64]:
+def _ranks(seed: int, index: int, players: int, paired: bool) -> NDArray[np.int64]:
     """Return the rank of each player in one order; the second of a pair is the first reversed."""
     ranks = permutation_ranks(seed, index // 2 if paired else index, players)
     return players - 1 - ranks if paired and index % 2 else ranks
 
 
-def _selected(game: NetworkGame, order: NDArray[np.int64], of: NDArray[np.int64]) -> FloatArray:
+def _selected(game: NetworkGame, ranks: NDArray[np.int64], of: NDArray[np.int64]) -> FloatArray:
     """Return the contributions of selected players in one order, from the coalitions before and after each of them."""
-    before = order[0, of]
+    before = ranks[0, of]
     steps, positions = np.unique(np.concatenate([before, before + 1]), return_inverse=True)
-    values = at_steps(game, order, steps).reshape(-1)[positions]
+    values = values_at_steps(game, ranks, steps).reshape(-1)[positions]
     gains: FloatArray = values[len(of) :] - values[: len(of)]
     return gains

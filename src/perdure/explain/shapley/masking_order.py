@@ -1,4 +1,4 @@
-"""Masking variables one after another, seen through the Harsanyi dividends (the bias paper's Remark 1)."""
+"""Masking variables one after another, expressed by Harsanyi dividends (Remark 1 of the bias paper)."""
 
 from __future__ import annotations
 
@@ -16,48 +16,50 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MaskingOrder:
-    """What every player seems worth when all are masked in one order; arrays are by player."""
+    """The drop in output when each player is masked in turn; arrays are indexed by player."""
 
     drops: FloatArray
-    """F without the players masked earlier, minus F without the player too."""
-    given: FloatArray
-    """The sum of the dividends that Remark 1 gives the player: of coalitions that hold it and nobody masked earlier."""
-    alone: FloatArray
-    """Of these, the dividend of the player alone; the rest are interactions, whole."""
+    """F without the players masked earlier, minus F without these and the player."""
+    dividend_sums: FloatArray
+    """The drop according to Remark 1: the sum of the dividends of coalitions with the player and without those masked
+    earlier."""
+    single_dividends: FloatArray
+    """The dividend of the player alone. The rest of ``dividend_sums`` are interactions."""
     shapley: FloatArray
-    """The same interactions shared evenly among their members."""
+    """Shapley values: every interaction is divided equally among its members."""
 
     @property
     def mismatch(self) -> float:
-        """The largest difference between a drop and what Remark 1 gives; rounding when the remark holds."""
-        return float(np.abs(self.drops - self.given).max())
+        """The largest difference between a drop and its value by Remark 1; only rounding error if the remark holds."""
+        return float(np.abs(self.drops - self.dividend_sums).max())
 
     @property
     def displaced(self) -> float:
-        """The sum over players of |drop - Shapley value| over the sum of |Shapley value|: 0 without interactions."""
+        """Sum over players of |drop - Shapley value| divided by the sum of |Shapley value|; 0 without interactions."""
         return float(np.abs(self.drops - self.shapley).sum() / np.abs(self.shapley).sum())
 
 
 def masked_in_order(solved: ExactShapley, order: Sequence[int]) -> MaskingOrder:
-    """Return the drops of an exact game whose players are masked in this order, and their make-up by dividends.
+    """Return the drops in output when the players of an exact game are masked in this order, with their dividends.
 
-    F is the sum of the dividends of all coalitions inside the set that is shown. Masking i after P takes away those that hold
-    i and miss P: an interaction goes whole to the member that is masked first, while the Shapley value shares it evenly.
+    F is the sum of the dividends of all subsets of the present players. Masking i after the players P removes the dividends of
+    coalitions with i and without members of P: an interaction is attributed entirely to the member that is masked first,
+    while the Shapley value divides it equally.
     """
     players = len(solved.values)
     if solved.table.ndim != 1 or sorted(order) != list(range(players)):
         raise InputError(
-            f"order: expected each of the players 0 to {players - 1} once, of a game with one output, got {list(order)}"
+            f"order: expected each player from 0 to {players - 1} once and a game with one output, got {list(order)}"
         )
     dividends = solved.dividends.array
     masks = np.arange(1 << players)
-    drops, given = np.empty(players), np.empty(players)
-    shown = (1 << players) - 1
+    drops, dividend_sums = np.empty(players), np.empty(players)
+    present = (1 << players) - 1
     for player in order:
         bit = 1 << player
-        drops[player] = solved.table[shown] - solved.table[shown ^ bit]
-        inside = ((masks & bit) != 0) & ((masks & ~shown) == 0)
-        given[player] = dividends[inside].sum()
-        shown ^= bit
-    alone = dividends[1 << np.arange(players)]
-    return MaskingOrder(drops, given, alone, solved.values)
+        drops[player] = solved.table[present] - solved.table[present ^ bit]
+        removed = ((masks & bit) != 0) & ((masks & ~present) == 0)
+        dividend_sums[player] = dividends[removed].sum()
+        present ^= bit
+    single_dividends = dividends[1 << np.arange(players)]
+    return MaskingOrder(drops, dividend_sums, single_dividends, solved.values)

@@ -22,7 +22,7 @@ from perdure.explain.shapley.estimators import shapley
 from perdure.explain.shapley.exact import MOST_PLAYERS, exact_shapley
 from perdure.explain.shapley.game import FloatArray, NetworkGame, layer_output
 from perdure.explain.shapley.players import Players, pixels, players_of
-from perdure.explain.shapley.shared_layers import quick_game
+from perdure.explain.shapley.shared_layers import fast_game
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def shapley_table(
     """
     if estimator != "exact" and (parts < 2 or samples < 2 * parts):
         raise InputError(
-            f"samples: {samples} permutations in {parts} parts, expected at least 2 parts of 2 permutations"
+            f"samples: expected at least 2 parts of 2 permutations, got {samples} permutations in {parts} parts"
         )
     with prepared_request(
         model,
@@ -91,9 +91,10 @@ def shapley_table(
         players=players,
         progress=progress,
     ) as request:
-        if layer is not None:
-            request = replace(request, layer=map_layer(request.inspection, request.layer, request.x))
-        return _table(request, parts, estimator, at_layer=layer is not None)
+        if layer is None:
+            return _table(request, parts, estimator, at_layer=False)
+        layer_name = map_layer(request.inspection, request.layer, request.x)
+        return _table(replace(request, layer=layer_name), parts, estimator, at_layer=True)
 
 
 def layer_maps(model: nn.Module, x: Any, target: Any, layer: str | nn.Module | None = None) -> FloatArray:
@@ -117,12 +118,12 @@ def _table(request: Request, parts: int, estimator: str, *, at_layer: bool) -> S
     for index, game in enumerate(games_of(request, at_layer)):
         if estimates and game.players != estimates[0].shape[1]:
             raise InputError(
-                f"players: example {index} has {game.players}, earlier examples have {estimates[0].shape[1]}; a table needs the "
-                "same players for all examples (pixels, features or grid)"
+                f"players: expected the same players for all examples, got {game.players} for example {index} and "
+                f"{estimates[0].shape[1]} before; use pixels, features or grid"
             )
         if exact:
             if game.players > MOST_PLAYERS:
-                raise InputError(f"estimator 'exact': {game.players} players, at most {MOST_PLAYERS} are feasible")
+                raise InputError(f"estimator 'exact': expected at most {MOST_PLAYERS} players, got {game.players}")
             solved = exact_shapley(game, game.players)
             evaluations += solved.evaluations
             estimates.append(solved.values[None])
@@ -161,18 +162,18 @@ def games_of(request: Request, at_layer: bool) -> Iterator[NetworkGame]:
             game = NetworkGame(
                 request.model, example, target, players, baseline, batch_size=request.batch_size, index=index
             )
-            yield quick_game(game)
+            yield fast_game(game)
         return
     layer = request.model.get_submodule(request.layer or "")
     background = request.required_background("gradcam")
     mean = torch.stack([layer_output(request.model, layer, row) for row in background]).mean(dim=0)
     for index, example in enumerate(request.x):
-        at = layer_output(request.model, layer, example)
+        units = layer_output(request.model, layer, example)
         yield NetworkGame(
             request.model,
-            at,
+            units,
             int(request.target[index]),
-            pixels(tuple(at.shape)),
+            pixels(tuple(units.shape)),
             mean,
             batch_size=request.batch_size,
             layer=layer,

@@ -1,7 +1,7 @@
-"""Our training loop, metering on, against a hand-written PyTorch loop that takes the same naive steps.
+"""Time of the training loop, with metering, relative to a hand-written PyTorch loop with the same naive updates.
 
-Short blocks of both are interleaved, in turn first and second, because one loop against itself varies by a fifth on a shared
-machine: the control line is the hand-written loop against a second copy of itself. Ratios are of the median block times.
+Short blocks of both loops are interleaved in alternating order, because the time of one loop varies by a fifth on a shared
+machine. The control line compares the hand-written loop with a second copy of itself. Ratios are of median block times.
 """
 
 import statistics
@@ -25,7 +25,7 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class Case:
-    """A network, its input shape, and how many batches and blocks to time."""
+    """A network, its input shape, the number of batches and blocks, and the target ratio."""
 
     name: str
     network: str
@@ -43,7 +43,7 @@ CASES = (
 
 
 def make_benchmark(case: Case) -> tasks.Benchmark:
-    """One task of random images, the same for both loops; no augmentation, so that the steps are the same."""
+    """Return one task of random images without augmentation, so that both loops do the same updates."""
     rng = np.random.default_rng(0)
     count = case.batches * BATCH
     x = rng.integers(0, 256, (count, *case.shape), dtype=np.uint8)
@@ -53,8 +53,8 @@ def make_benchmark(case: Case) -> tasks.Benchmark:
     return tasks.Benchmark("random", (task,), "class", 10, (0,), (0.5,) * channels, (0.25,) * channels, seed=0)
 
 
-def ours(case: Case, folder: str) -> Iterator[None]:
-    """Each ``next`` is one epoch of our loop."""
+def perdure_loop(case: Case, folder: str) -> Iterator[None]:
+    """Train one epoch of perdure's loop for each ``next``."""
     benchmark = make_benchmark(case)
     run = learners.Run(
         benchmark,
@@ -70,13 +70,13 @@ def ours(case: Case, folder: str) -> Iterator[None]:
     loop.net.train()
     epoch = 0
     while True:
-        loop.epoch(0, 0, epoch, data, optimizer)
+        loop.train_epoch(0, 0, epoch, data, optimizer)
         epoch += 1
         yield
 
 
-def by_hand(case: Case) -> Iterator[None]:
-    """Each ``next`` is one epoch of the loop anyone would write."""
+def hand_written_loop(case: Case) -> Iterator[None]:
+    """Train one epoch of a plain PyTorch loop for each ``next``."""
     task = make_benchmark(case).tasks[0]
     net = nets.build(case.network, input_shape=case.shape, outputs=10, width=case.width)
     x = (torch.from_numpy(np.asarray(task.train.x)).float() / 255 - 0.5) / 0.25
@@ -94,32 +94,41 @@ def by_hand(case: Case) -> Iterator[None]:
         yield
 
 
-def seconds(step: Callable[[], None]) -> float:
-    """Wall time of one block."""
+def seconds(block: Callable[[], None]) -> float:
+    """Return the wall time of one block."""
     start = time.perf_counter()
-    step()
+    block()
     return time.perf_counter() - start
 
 
 def measure(case: Case) -> None:
-    """Interleave the three loops and print the ratios."""
+    """Time the three loops in interleaved blocks and print the ratios."""
     with tempfile.TemporaryDirectory() as folder:
-        loops = {"ours": ours(case, folder), "hand": by_hand(case), "hand again": by_hand(case)}
+        loops = {
+            "perdure": perdure_loop(case, folder),
+            "hand-written": hand_written_loop(case),
+            "hand-written again": hand_written_loop(case),
+        }
         times: dict[str, list[float]] = {name: [] for name in loops}
         names = list(loops)
         for block in range(case.blocks + 2):
             for turn in range(3):
                 name = names[(block + turn) % 3]
-                took = seconds(lambda it=loops[name]: next(it))  # type: ignore[misc]
-                if block >= 2:  # the first blocks warm up
-                    times[name].append(took)
+                elapsed = seconds(lambda it=loops[name]: next(it))  # type: ignore[misc]
+                if block >= 2:  # the first two blocks are warm-up
+                    times[name].append(elapsed)
     median = {name: statistics.median(values) for name, values in times.items()}
-    step = median["hand"] / case.batches
+    update = median["hand-written"] / case.batches
     print(
-        f"{case.name}: {step * 1e6:.0f} us a hand-written step, batch {BATCH}, {case.blocks} blocks of {case.batches}"
+        f"{case.name}: {update * 1e6:.0f} us per hand-written update, batch size {BATCH}, "
+        f"{case.blocks} blocks of {case.batches} batches"
     )
-    print(f"  ours / hand:       {median['ours'] / median['hand']:.3f}   (target {case.target})")
-    print(f"  hand again / hand: {median['hand again'] / median['hand']:.3f}   (control)")
+    print(
+        f"  perdure / hand-written:            {median['perdure'] / median['hand-written']:.3f}   (target {case.target})"
+    )
+    print(
+        f"  hand-written again / hand-written: {median['hand-written again'] / median['hand-written']:.3f}   (control)"
+    )
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Co2L and X-DER: contrastive losses against slow references, heads, stored logits, batch norm, and the views."""
+"""Co2L and X-DER: contrastive losses against loop implementations, heads, stored logits, batch norm and views."""
 
 import copy
 import math
@@ -17,9 +17,9 @@ from torch.nn import functional as F
 from perdure import learners, tasks
 from perdure.base.errors import InputError
 from perdure.learners.data import Preparation
-from perdure.learners.methods.xder import transplanted
-from perdure.learners.parts.contrast import relation_distillation, supervised_contrast
-from perdure.learners.parts.views import coloured, resized_crop, strong_views
+from perdure.learners.methods.xder import transplant_logits
+from perdure.learners.parts.contrast import relation_distillation, supervised_contrastive_loss
+from perdure.learners.parts.views import color_jitter, resized_crop, strong_views
 from perdure.learners.training import Training
 from tests.helpers.small_data import CPU, batch_of, gradients, make_learner, move, seeded, table
 
@@ -32,11 +32,11 @@ def two_layers(seed: int = 0) -> nn.Sequential:
     return seeded(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 6)), seed)
 
 
-# Slow references
+# Loop implementations
 
 
 def slow_contrast(z, y, temperature, anchors):
-    """Return the mean over anchors of minus the mean over their class of log softmax of similarities, loop by loop."""
+    """Return the supervised contrastive loss, computed with loops."""
     losses = []
     for i in range(len(z)):
         others = [p for p in range(len(z)) if p != i and y[p] == y[i]]
@@ -48,6 +48,7 @@ def slow_contrast(z, y, temperature, anchors):
 
 
 def slow_relations(student, teacher, student_temperature, teacher_temperature):
+    """Return the relation distillation loss, computed with loops."""
     total = 0.0
     for i in range(len(student)):
         others = [k for k in range(len(student)) if k != i]
@@ -65,20 +66,22 @@ def embeddings(seed: int, count: int = 10) -> torch.Tensor:
     return F.normalize(torch.from_numpy(np.random.default_rng(seed).normal(size=(count, 3))), dim=1)
 
 
-def test_the_contrast_is_that_of_a_slow_reference():
+def test_supervised_contrastive_loss_equals_a_loop_implementation():
     z, y = embeddings(0), torch.tensor([0, 0, 1, 1, 1, 2, 2, 3, 0, 1])  # 3 is alone in its class
     for anchors in (torch.ones(10, dtype=torch.bool), torch.arange(10) < 4):
         slow = slow_contrast(z, y, 0.5, anchors)
-        assert float(supervised_contrast(z, y, 0.5, anchors)) == pytest.approx(slow, rel=1e-9)
-    assert float(supervised_contrast(z, y, 0.5)) == pytest.approx(slow_contrast(z, y, 0.5, [True] * 10), rel=1e-9)
-    assert float(supervised_contrast(z[:2], torch.tensor([0, 1]), 0.5)) == 0
+        assert float(supervised_contrastive_loss(z, y, 0.5, anchors)) == pytest.approx(slow, rel=1e-9)
+    assert float(supervised_contrastive_loss(z, y, 0.5)) == pytest.approx(
+        slow_contrast(z, y, 0.5, [True] * 10), rel=1e-9
+    )
+    assert float(supervised_contrastive_loss(z[:2], torch.tensor([0, 1]), 0.5)) == 0
 
 
-def test_relation_distillation_is_that_of_a_slow_reference():
+def test_relation_distillation_equals_a_loop_implementation():
     student, teacher = embeddings(1), embeddings(2)
     slow = slow_relations(student, teacher, 0.2, 0.1)
     assert float(relation_distillation(student, teacher, 0.2, 0.1)) == pytest.approx(slow, rel=1e-9)
-    # Least where student and teacher agree: then it is the entropy of the teacher's relations.
+    # The minimum is at student = teacher, where the loss is the entropy of the teacher's relations.
     same = float(relation_distillation(teacher, teacher, 0.1, 0.1))
     assert same < float(relation_distillation(student, teacher, 0.1, 0.1))
 
@@ -86,12 +89,12 @@ def test_relation_distillation_is_that_of_a_slow_reference():
 # Co2L
 
 
-def test_co2l_loss_is_asymmetric_contrast_plus_relations_on_two_views_of_new_and_stored():
+def test_co2l_loss_by_hand():
     net = two_layers()
     learner = make_learner("co2l", THREE, net, {"buffer": 6, "distillation": 0.7, "head_epochs": 1})
     learner.before_task(0, 0)
     batch = batch_of(THREE, 0, count=6)
-    # Examples that are no images have one view, themselves, so what the loss sees is known.
+    # Views of examples that are not images are the examples themselves, so the inputs of the loss are known.
     z = F.normalize(learner.projection(net[:2](batch.x)), dim=1).detach().double().repeat(2, 1)
     slow = slow_contrast(z, batch.y.repeat(2), 0.5, [True] * 12)
     assert float(learner.loss(batch).detach()) == pytest.approx(slow, rel=1e-4)
@@ -102,7 +105,7 @@ def test_co2l_loss_is_asymmetric_contrast_plus_relations_on_two_views_of_new_and
     move(net, 1)
     move(learner.projection, 2)
     batch, past = batch_of(THREE, 1, count=6), learner.memory.all()
-    assert len(past) == 6  # so the draw is the memory
+    assert len(past) == 6  # so the draw is the whole memory
     x, y = torch.cat([batch.x, past.raw]).repeat(2, 1), torch.cat([batch.y, past.y]).repeat(2)
     z = F.normalize(learner.projection(net[:2](x)), dim=1).detach().double()
     old = F.normalize(old_projection(old_body(x)), dim=1).detach().double()
@@ -112,7 +115,7 @@ def test_co2l_loss_is_asymmetric_contrast_plus_relations_on_two_views_of_new_and
     assert float(learner.loss(batch).detach()) == pytest.approx(slow, rel=2e-4)
 
 
-def test_co2l_trains_body_and_projection_but_not_the_head():
+def test_co2l_loss_trains_body_and_projection_but_not_the_head():
     net = two_layers()
     learner = make_learner("co2l", THREE, net, {"buffer": 20})
     learner.loss(batch_of(THREE, 0)).backward()
@@ -122,7 +125,7 @@ def test_co2l_trains_body_and_projection_but_not_the_head():
     assert all(parameter.grad is not None for parameter in learner.projection.parameters())
 
 
-def test_co2l_head_is_the_class_balanced_logistic_regression_of_the_features():
+def test_co2l_head_equals_class_balanced_logistic_regression():
     rng = np.random.default_rng(3)
     y = np.array([0] * 150 + [1] * 30)
     benchmark = table([(rng.normal(size=(180, 4)) + y[:, None], y)], [(0, 1)])
@@ -134,17 +137,17 @@ def test_co2l_head_is_the_class_balanced_logistic_regression_of_the_features():
         body.bias.fill_(100.0)
     before = copy.deepcopy(body)
     learner = make_learner("co2l", benchmark, net, {"buffer": 10, "head_epochs": 200})
-    learner.train_head(learner.stored_task(0))
+    learner.train_head(learner.task_examples(0))
     with torch.no_grad():
         features = body(torch.from_numpy(benchmark.tasks[0].train.x)).numpy()
         shares = F.softmax(net(torch.from_numpy(benchmark.tasks[0].train.x)), dim=1).numpy()
     peer = LogisticRegression(C=1e6, class_weight="balanced", max_iter=5000).fit(features, y)
     np.testing.assert_allclose(shares, peer.predict_proba(features), atol=0.03)
     assert torch.equal(before.weight, body.weight)
-    assert shares.argmax(axis=1)[y == 1].mean() > 0.7  # the small class is not outvoted
+    assert shares.argmax(axis=1)[y == 1].mean() > 0.7  # the small class is predicted too
 
 
-def test_co2l_makes_a_new_head_for_each_checkpoint_and_decides_by_logits():
+def test_co2l_trains_a_new_head_for_each_checkpoint_and_decides_by_logits():
     net = two_layers()
     learner = make_learner("co2l", THREE, net, {"buffer": 20, "head_epochs": 5})
     learner.after_task(0, 0)
@@ -158,7 +161,7 @@ def test_co2l_makes_a_new_head_for_each_checkpoint_and_decides_by_logits():
     assert all(parameter.grad is None for parameter in net.parameters())
 
 
-def test_co2l_refuses_a_network_whose_last_linear_layer_is_no_head():
+def test_co2l_refuses_a_network_whose_last_linear_layer_is_not_the_head():
     with pytest.raises(InputError, match="co2l: the network's last linear layer has 3 outputs, expected 6"):
         make_learner(
             "co2l", THREE, nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 6, 3))
@@ -172,57 +175,57 @@ LOGITS = arrays(np.float64, (4, 5), elements=st.floats(-10, 10).map(lambda value
 
 @settings(max_examples=200, deadline=None)
 @given(LOGITS, LOGITS, st.floats(0, 1))
-def test_transplanted_logits_respect_the_gamma_bound(stored, present, gamma):
-    y, units, rest = torch.tensor([0, 1, 0, 1]), [2, 3, 4], [0, 1]
-    result = transplanted(torch.from_numpy(stored), torch.from_numpy(present), y, units, gamma).numpy()
+def test_transplanted_logits_respect_the_gamma_bound(stored, current, gamma):
+    y, outputs, rest = torch.tensor([0, 1, 0, 1]), [2, 3, 4], [0, 1]
+    result = transplant_logits(torch.from_numpy(stored), torch.from_numpy(current), y, outputs, gamma).numpy()
     assert np.array_equal(result[:, rest], stored[:, rest])
-    for row, before, new, label in zip(result, stored, present, y, strict=True):
-        true, largest = before[label], new[units].max()
+    for row, before, new, label in zip(result, stored, current, y, strict=True):
+        true, largest = before[label], new[outputs].max()
         if largest <= true:
-            assert np.array_equal(row[units], new[units])
+            assert np.array_equal(row[outputs], new[outputs])
         elif true > 0:
-            assert row[units].max() == pytest.approx(gamma * true)
-            np.testing.assert_allclose(row[units], new[units] * gamma * true / largest)
+            assert row[outputs].max() == pytest.approx(gamma * true)
+            np.testing.assert_allclose(row[outputs], new[outputs] * gamma * true / largest)
         else:
-            assert row[units].max() <= true
+            assert row[outputs].max() <= true
 
 
 def test_transplanted_logits_by_hand():
-    stored, present = torch.tensor([[2.0, 0.5, 9.0, 9.0]]), torch.tensor([[7.0, 7.0, 4.0, 1.0]])
-    found = transplanted(stored, present, torch.tensor([0]), [2, 3], 0.85)
-    torch.testing.assert_close(found, torch.tensor([[2.0, 0.5, 1.7, 0.425]]))
+    stored, current = torch.tensor([[2.0, 0.5, 9.0, 9.0]]), torch.tensor([[7.0, 7.0, 4.0, 1.0]])
+    result = transplant_logits(stored, current, torch.tensor([0]), [2, 3], 0.85)
+    torch.testing.assert_close(result, torch.tensor([[2.0, 0.5, 1.7, 0.425]]))
     assert stored.tolist() == [[2.0, 0.5, 9.0, 9.0]]
 
 
-def test_after_training_no_stored_logit_of_another_head_exceeds_the_true_one(tmp_path, monkeypatch):
-    kept = []
-    kind = learners.get("xder")
-    end = kind.after_task
+def test_stored_logits_of_other_heads_do_not_exceed_the_true_logit_after_training(tmp_path, monkeypatch):
+    snapshots = []
+    xder = learners.get("xder")
+    original = xder.after_task
 
     def after_task(self, step, task):
-        end(self, step, task)
-        kept.append((self.memory.all(), self.head_numbers()))
+        original(self, step, task)
+        snapshots.append((self.memory.all(), self.task_of_outputs()))
 
-    monkeypatch.setattr(kind, "after_task", after_task)
+    monkeypatch.setattr(xder, "after_task", after_task)
     digits = tasks.load("split-digits", per_class=10)
-    run = learners.Run(digits, kind, training=Training(epochs=2, lr=0.1), settings={"buffer": 30, "views": 2})
+    run = learners.Run(digits, xder, training=Training(epochs=2, lr=0.1), settings={"buffer": 30, "views": 2})
     learners.execute(run, tmp_path)
-    assert len(kept) == 5
-    for step, (held, heads) in enumerate(kept):
-        true = held.logits.gather(1, held.y[:, None])
-        of_now = (heads[held.y] == step)[:, None]
-        later = heads[None, :] > step  # of the task's own examples, heads to come have no bound yet
-        others = (heads[held.y][:, None] != heads[None, :]) & ~(of_now & later)
-        excess = (held.logits - true)[others]
+    assert len(snapshots) == 5
+    for step, (stored, heads) in enumerate(snapshots):
+        true = stored.logits.gather(1, stored.y[:, None])
+        of_present_task = (heads[stored.y] == step)[:, None]
+        later = heads[None, :] > step  # future heads of the present task's examples are not bounded yet
+        others = (heads[stored.y][:, None] != heads[None, :]) & ~(of_present_task & later)
+        excess = (stored.logits - true)[others]
         assert bool((excess <= 1e-6).all())
-        assert len(set(held.y.tolist())) == 2 * step + 2
+        assert len(set(stored.y.tolist())) == 2 * step + 2
 
 
 # X-DER's loss
 
 
-def xder_in_second_task(net: nn.Module, benchmark=THREE, **given):
-    learner = make_learner("xder", benchmark, net, {"buffer": 20, "views": 2, **given})
+def xder_in_second_task(net: nn.Module, benchmark=THREE, **settings):
+    learner = make_learner("xder", benchmark, net, {"buffer": 20, "views": 2, **settings})
     learner.after_task(0, 0)
     learner.visited.append(0)
     return learner
@@ -230,8 +233,8 @@ def xder_in_second_task(net: nn.Module, benchmark=THREE, **given):
 
 def test_xder_loss_by_hand():
     net = two_layers()
-    given_settings = {"alpha": 0.7, "beta": 0.4, "contrast": 0.3, "eta": 0.2, "margin": 0.6}
-    learner = xder_in_second_task(net, **given_settings)
+    options = {"alpha": 0.7, "beta": 0.4, "contrast": 0.3, "eta": 0.2, "margin": 0.6}
+    learner = xder_in_second_task(net, **options)
     move(net, 1)
     batch, past = batch_of(THREE, 1), learner.memory.all()
     past = replace(past, logits=past.logits.clone())
@@ -243,7 +246,7 @@ def test_xder_loss_by_hand():
     p = F.softmax(new[:, :4], dim=1)
     excess = p[:, :2].amax(1) + 0.6 - p[:, 2:].amax(1)
     loss += 0.2 * excess[excess > 0].mean()
-    # The draws are the memory, twice.
+    # Each of the two draws is the whole memory.
     outputs = torch.cat([new, old, old])
     own = torch.cat([new[:, 2:4].amax(1), old[:, :2].amax(1), old[:, :2].amax(1)])
     excess = outputs[:, 4:].amax(1) + 0.6 - own
@@ -251,30 +254,27 @@ def test_xder_loss_by_hand():
     z, y = F.normalize(outputs[:, 4:], dim=1).repeat(2, 1), torch.cat([batch.y, past.y, past.y]).repeat(2)
     loss += 0.3 * slow_contrast(z.double(), y, 5.0, [True] * len(y))
     torch.testing.assert_close(learner.loss(batch).detach(), loss, rtol=1e-4, atol=1e-5)
-    # And the drawn logits of the present and future heads are those of now, under the bound.
-    expected = transplanted(past.logits, old, past.y, [2, 3, 4, 5], 0.85)
+    # The drawn logits of the present and future heads are replaced by current ones, with the bound.
+    expected = transplant_logits(past.logits, old, past.y, [2, 3, 4, 5], 0.85)
     torch.testing.assert_close(learner.memory.all().logits, expected)
 
 
-def test_xder_keeps_its_hands_off_heads_that_a_term_is_not_about():
+def test_xder_terms_train_only_their_heads():
     net = two_layers()
     learner = make_learner("xder", THREE, net, {"buffer": 20, "contrast": 0, "eta": 0})
     learner.loss(batch_of(THREE, 0)).backward()
     rows = gradients(net)["2.weight"].abs().sum(dim=1)
     assert (rows[:2] > 0).all()
     assert (rows[2:] == 0).all()
-    net.zero_grad()
-    learner.contrast(learner.stored_task(0), learner.future_heads(0)).backward()
-    assert (gradients(net)["2.weight"] == 0).all()  # its weight is 0
     learner = make_learner("xder", THREE, net, {"buffer": 20})
     net.zero_grad()
-    learner.contrast(learner.stored_task(0), learner.future_heads(0)).backward()
+    learner.future_contrast(learner.task_examples(0), learner.future_heads(0)).backward()
     rows = gradients(net)["2.weight"].abs().sum(dim=1)
     assert (rows[:2] == 0).all()
     assert (rows[2:] > 0).all()
 
 
-def test_xder_running_statistics_follow_one_pass_in_which_all_tasks_have_an_equal_part():
+def test_xder_running_statistics_follow_one_pass_with_equal_shares_of_all_tasks():
     net = nn.Sequential(nn.BatchNorm1d(4, momentum=1.0), nn.Linear(4, 6))
     learner = xder_in_second_task(net)
     norm = net.get_submodule("0")
@@ -282,14 +282,18 @@ def test_xder_running_statistics_follow_one_pass_in_which_all_tasks_have_an_equa
     assert norm.num_batches_tracked is not None
     passes = int(norm.num_batches_tracked)
     batch = batch_of(THREE, 1, count=10)
-    learner.memory.draw = lambda count: replace(learner.memory.all().at(slice(count)), places=torch.arange(count))
+    learner.memory.draw = lambda count: replace(
+        learner.memory.all().select(slice(count)), positions=torch.arange(count)
+    )
     learner.loss(batch)
     assert int(norm.num_batches_tracked) == passes + 1
-    mixed = torch.cat([learner.memory.all().raw[:10], batch.x])  # one past task: as many of it as of the present one
+    mixed = torch.cat(
+        [learner.memory.all().raw[:10], batch.x]
+    )  # one past task: as many examples of it as of the present task
     torch.testing.assert_close(norm.running_mean, mixed.mean(dim=0))
     learner.visited.append(2)
     learner.loss(batch)
-    mixed = torch.cat([learner.memory.all().raw[:10], batch.x[:5]])  # two past tasks: half as many
+    mixed = torch.cat([learner.memory.all().raw[:10], batch.x[:5]])  # two past tasks: half as many of the present task
     torch.testing.assert_close(norm.running_mean, mixed.mean(dim=0))
     assert norm.track_running_stats
 
@@ -312,60 +316,62 @@ def test_xder_works_with_heads_of_different_sizes():
 IMAGES = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (40, 3, 16, 16), dtype=np.uint8))
 
 
-def test_a_view_is_a_window_of_the_image_of_its_own_place_and_size():
+def test_resized_crop_cuts_windows_of_random_position_size_and_ratio():
     ramp = torch.stack(torch.meshgrid(torch.arange(32.0), torch.arange(32.0), indexing="ij")).expand(200, 2, 32, 32)
     cut = resized_crop(ramp, torch.Generator().manual_seed(0))
-    inner = cut[:, :, 2:-2, 2:-2]  # the border is repeated, so the outermost pixels may be flat
+    inner = cut[:, :, 2:-2, 2:-2]  # the border is repeated, so the outermost pixels can be constant
     steps = inner.diff(dim=2)[:, 0].mean(dim=(1, 2)), inner.diff(dim=3)[:, 1].mean(dim=(1, 2))
     for along, step in ((2, steps[0]), (3, steps[1])):
         slopes = inner.diff(dim=along)[:, along - 2]
-        torch.testing.assert_close(slopes, step[:, None, None].expand_as(slopes), atol=2e-3, rtol=0)  # nothing is bent
+        torch.testing.assert_close(slopes, step[:, None, None].expand_as(slopes), atol=2e-3, rtol=0)  # no distortion
     area, ratio = steps[0] * steps[1], steps[1] / steps[0]
     assert float(area.min()) == pytest.approx(0.2, abs=0.03)
     assert float(area.max()) == pytest.approx(1.0, abs=0.05)
     assert float(area.mean()) == pytest.approx(0.58, abs=0.05)
     assert float(ratio.log().abs().max()) < math.log(4 / 3) + 0.05
-    assert cut[:, :, 16, 16].std(dim=0).min() > 2  # windows lie at different places
+    assert cut[:, :, 16, 16].std(dim=0).min() > 2  # windows lie at different positions
 
 
-def test_colours_change_within_bounds_and_some_views_are_grey():
+def test_color_jitter_stays_in_bounds_and_turns_some_views_gray():
     x = torch.rand(2000, 3, 4, 4, generator=torch.Generator().manual_seed(1))
-    out = coloured(x, torch.Generator().manual_seed(0))
+    out = color_jitter(x, torch.Generator().manual_seed(0))
     assert float(out.min()) >= 0
     assert float(out.max()) <= 1
-    grey = (out.amax(dim=1) - out.amin(dim=1)).amax(dim=(1, 2)) < 1e-5
+    gray = (out.amax(dim=1) - out.amin(dim=1)).amax(dim=(1, 2)) < 1e-5
     untouched = (out - x).abs().amax(dim=(1, 2, 3)) < 1e-6
-    assert float(grey.float().mean()) == pytest.approx(0.2, abs=0.03)
+    assert float(gray.float().mean()) == pytest.approx(0.2, abs=0.03)
     assert float(untouched.float().mean()) == pytest.approx(0.2 * 0.8, abs=0.03)
-    plain = coloured(x[:, :1], torch.Generator().manual_seed(0))  # one channel has no colours to lose
+    plain = color_jitter(x[:, :1], torch.Generator().manual_seed(0))  # one channel has no saturation or hue
     assert plain.shape == (2000, 1, 4, 4)
 
 
-def test_turning_the_hue_keeps_the_brightness(monkeypatch):
+def test_rotating_the_hue_keeps_the_brightness(monkeypatch):
     monkeypatch.setattr("perdure.learners.parts.views.JITTER", 0.0)
-    monkeypatch.setattr("perdure.learners.parts.views.GREY", 0.0)
+    monkeypatch.setattr("perdure.learners.parts.views.GRAY_PROBABILITY", 0.0)
     x = 0.4 + 0.2 * torch.rand(100, 3, 4, 4, generator=torch.Generator().manual_seed(1))
-    out = coloured(x, torch.Generator().manual_seed(0))
+    out = color_jitter(x, torch.Generator().manual_seed(0))
     weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
     torch.testing.assert_close((out * weights).sum(1), (x * weights).sum(1), atol=1e-3, rtol=0)
     assert float((out - x).abs().amax(dim=(1, 2, 3)).median()) > 0.01
 
 
-def test_views_are_drawn_from_the_generator_alone_and_mirrored_only_where_allowed(monkeypatch):
+def test_views_depend_on_the_generator_alone_and_are_flipped_only_if_the_augmentation_flips(monkeypatch):
     benchmark = replace(tasks.load("split-digits", per_class=8), mean=(0.5,) * 3, std=(0.25,) * 3)
-    mirrored = []
+    flipped = []
 
     def flip(x, generator):
-        mirrored.append(len(x))
+        flipped.append(len(x))
         return x
 
-    monkeypatch.setattr("perdure.learners.parts.views.flip", flip)
+    monkeypatch.setattr("perdure.learners.parts.views.random_flip", flip)
     for augmentation in ("crop", "crop-flip"):
         preparation = Preparation(replace(benchmark, augmentation=augmentation), CPU)
-        one, same, other = (strong_views(IMAGES, preparation, torch.Generator().manual_seed(s)) for s in (0, 0, 1))
-        assert torch.equal(one, same)
-        assert not torch.equal(one, other)
-        assert one.shape == IMAGES.shape
-        assert float(one.min()) >= -2 - 1e-5
-        assert float(one.max()) <= 2 + 1e-5
-    assert mirrored == [40, 40, 40]
+        first, same, different = (
+            strong_views(IMAGES, preparation, torch.Generator().manual_seed(s)) for s in (0, 0, 1)
+        )
+        assert torch.equal(first, same)
+        assert not torch.equal(first, different)
+        assert first.shape == IMAGES.shape
+        assert float(first.min()) >= -2 - 1e-5
+        assert float(first.max()) <= 2 + 1e-5
+    assert flipped == [40, 40, 40]

@@ -1,4 +1,4 @@
-"""The training loop: it learns, it meters, and it can be killed anywhere."""
+"""The training loop: results, costs, and resuming after interruptions."""
 
 import os
 import random
@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from perdure import Record, learners, nets, tasks
-from perdure.base import files as record_files
 from perdure.base.errors import InputError
-from perdure.learners.data import Preparation, TrainingData, flip, shift
+from perdure.base.locks import lock_folder
+from perdure.learners.data import Preparation, TrainingData, random_crop, random_flip
 from perdure.learners.evaluation import accuracies
 from perdure.learners.learner import Learner
 from perdure.learners.meter import Meter, example_cost
@@ -27,16 +27,16 @@ DIGITS = tasks.load("split-digits", per_class=20, validation=0.2)
 QUICK = Training(epochs=2, batch_size=16, lr=0.05)
 
 
-def quick(learner="naive", benchmark=DIGITS, **more) -> learners.Run:
-    return learners.Run(benchmark, learners.get(learner), **{"training": QUICK, "width": 4, **more})
+def quick_run(learner="naive", benchmark=DIGITS, **options) -> learners.Run:
+    return learners.Run(benchmark, learners.get(learner), **{"training": QUICK, "width": 4, **options})
 
 
 @pytest.mark.parametrize("learner", ["naive", "cumulative"])
-def test_a_crash_at_any_write_resumes_to_the_same_bits(tmp_path, monkeypatch, learner):
+def test_resuming_after_a_crash_at_any_write_gives_the_same_bits(tmp_path, monkeypatch, learner):
     benchmark = tasks.load("split-digits", per_class=8, curriculum=[0, 1, 0])
-    run = quick(learner, benchmark, training=Training(epochs=2, batch_size=8, lr=0.05, evaluate_every=3))
-    learners.execute(run, tmp_path / "whole", save_seconds=0)
-    whole = contents(tmp_path / "whole")
+    run = quick_run(learner, benchmark, training=Training(epochs=2, batch_size=8, lr=0.05, evaluate_every=3))
+    learners.execute(run, tmp_path / "uninterrupted", save_seconds=0)
+    expected = contents(tmp_path / "uninterrupted")
     crashes = 0
     for number in range(1, 50):
         folder = tmp_path / f"crash-{number}"
@@ -47,19 +47,19 @@ def test_a_crash_at_any_write_resumes_to_the_same_bits(tmp_path, monkeypatch, le
             except Crash:
                 crashes += 1
         learners.execute(run, folder, save_seconds=0)
-        assert contents(folder) == whole, f"crash at write {number}"
+        assert contents(folder) == expected, f"crash at write {number}"
     assert crashes > 35
 
 
-def test_dropout_and_batch_norm_resume_to_the_same_bits(tmp_path, monkeypatch):
-    def own(shape: tuple[int, ...], outputs: int) -> nn.Module:
+def test_resuming_with_dropout_and_batch_norm_gives_the_same_bits(tmp_path, monkeypatch):
+    def make_network(shape: tuple[int, ...], outputs: int) -> nn.Module:
         return nn.Sequential(
             nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, outputs)
         )
 
     training = Training(epochs=3, batch_size=16, lr=0.01, optimizer="adam", milestones=(2,), patience=1)
-    run = quick(network=own, training=training, seed=3)
-    whole = contents(learners.execute(run, tmp_path / "whole").path)
+    run = quick_run(network=make_network, training=training, seed=3)
+    expected = contents(learners.execute(run, tmp_path / "uninterrupted").path)
     for number in (7, 12, 20):
         folder = tmp_path / f"crash-{number}"
         with monkeypatch.context() as patch:
@@ -67,13 +67,13 @@ def test_dropout_and_batch_norm_resume_to_the_same_bits(tmp_path, monkeypatch):
             with pytest.raises(Crash):
                 learners.execute(run, folder, save_seconds=0)
         learners.execute(run, folder, save_seconds=0)
-        assert contents(folder) == whole
+        assert contents(folder) == expected
 
 
 def kill_until_done(arguments: list[str], folder: Path, kills: int, seed: int) -> int:
-    """Start the command, kill it after a random time, again and again; let it finish at last. Return how often it died."""
+    """Start the command and kill it after a random time, repeatedly; then let it finish. Return the number of kills."""
     rng = random.Random(seed)
-    died = 0
+    killed = 0
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for _ in range(kills):
         process = subprocess.Popen(
@@ -84,14 +84,14 @@ def kill_until_done(arguments: list[str], folder: Path, kills: int, seed: int) -
             time.sleep(0.01)
         time.sleep(rng.random() * 0.6)
         process.send_signal(signal.SIGKILL)
-        died += process.wait() == -signal.SIGKILL
+        killed += process.wait() == -signal.SIGKILL
     subprocess.run(
         [sys.executable, "-m", "perdure", *arguments], cwd=folder, env=environment, check=True, capture_output=True
     )
-    return died
+    return killed
 
 
-KILLED = [
+COMMAND = [
     "run",
     "naive",
     "cumulative",
@@ -106,51 +106,51 @@ KILLED = [
 ]
 
 
-def test_real_kills_resume_to_the_same_bits(perdure, tmp_path):
-    perdure(*KILLED, "--out", "whole")
-    died = kill_until_done([*KILLED, "--out", "killed"], tmp_path, kills=2, seed=0)
-    assert died >= 1
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+def test_resuming_after_killed_processes_gives_the_same_bits(perdure, tmp_path):
+    perdure(*COMMAND, "--out", "uninterrupted")
+    killed = kill_until_done([*COMMAND, "--out", "killed"], tmp_path, kills=2, seed=0)
+    assert killed >= 1
+    assert contents(tmp_path / "killed") == contents(tmp_path / "uninterrupted")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_many_real_kills_resume_to_the_same_bits(perdure, tmp_path, seed):
-    perdure(*KILLED, "--out", "whole")
-    died = kill_until_done([*KILLED, "--out", "killed"], tmp_path, kills=12, seed=seed + 1)
-    assert died >= 6
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+def test_resuming_after_many_killed_processes_gives_the_same_bits(perdure, tmp_path, seed):
+    perdure(*COMMAND, "--out", "uninterrupted")
+    killed = kill_until_done([*COMMAND, "--out", "killed"], tmp_path, kills=12, seed=seed + 1)
+    assert killed >= 6
+    assert contents(tmp_path / "killed") == contents(tmp_path / "uninterrupted")
 
 
-def test_what_a_killed_writer_left_is_swept_up(tmp_path):
-    whole = contents(learners.execute(quick(), tmp_path / "r").path)
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path):
+    expected = contents(learners.execute(quick_run(), tmp_path / "r").path)
     (tmp_path / "r/checkpoints/.after-01.safetensors-x1.tmp").write_bytes(b"half")
-    learners.execute(quick(), tmp_path / "r")
-    assert contents(tmp_path / "r") == whole
+    learners.execute(quick_run(), tmp_path / "r")
+    assert contents(tmp_path / "r") == expected
 
 
-def test_a_run_is_the_same_for_the_same_seed_and_leaves_the_global_state_alone(tmp_path):
+def test_the_result_depends_on_the_seed_and_the_global_random_state_is_unchanged(tmp_path):
     before = torch.get_rng_state()
-    one = contents(learners.execute(quick(), tmp_path / "one").path)
+    first = contents(learners.execute(quick_run(), tmp_path / "one").path)
     assert torch.equal(before, torch.get_rng_state())
     torch.rand(3)
-    assert contents(learners.execute(quick(), tmp_path / "two").path) == one
-    other = contents(learners.execute(quick(seed=1), tmp_path / "three").path)
-    assert other["checkpoints/after-01.safetensors"] != one["checkpoints/after-01.safetensors"]
+    assert contents(learners.execute(quick_run(), tmp_path / "two").path) == first
+    other_seed = contents(learners.execute(quick_run(seed=1), tmp_path / "three").path)
+    assert other_seed["checkpoints/after-01.safetensors"] != first["checkpoints/after-01.safetensors"]
 
 
 def test_naive_forgets_and_cumulative_does_not(tmp_path):
     benchmark = tasks.load("split-digits")
     training = Training(epochs=6, lr=0.05)
-    naive = learners.execute(quick("naive", benchmark, training=training, width=16), tmp_path / "naive").table
-    cumulative = learners.execute(quick("cumulative", benchmark, training=training, width=16), tmp_path / "c").table
+    naive = learners.execute(quick_run("naive", benchmark, training=training, width=16), tmp_path / "naive").table
+    cumulative = learners.execute(quick_run("cumulative", benchmark, training=training, width=16), tmp_path / "c").table
     assert np.diag(naive).min() > 0.9
     assert naive[-1, :-1].max() < 0.2
     assert cumulative[-1].min() > 0.8
 
 
-def test_training_helps_and_future_tasks_are_evaluated(tmp_path):
-    record = learners.execute(quick(training=Training(epochs=12, lr=0.05, batch_size=16), width=16), tmp_path / "r")
+def test_training_increases_accuracy_and_future_tasks_are_evaluated(tmp_path):
+    record = learners.execute(quick_run(training=Training(epochs=12, lr=0.05, batch_size=16), width=16), tmp_path / "r")
     assert record.initial is not None
     assert record.initial.max() < 0.7
     assert not np.isnan(record.table).any()
@@ -158,13 +158,13 @@ def test_training_helps_and_future_tasks_are_evaluated(tmp_path):
 
 
 def hand_count_lenet() -> tuple[int, int]:
-    """Multiply-adds of LeNet-5 on 1 x 28 x 28 (padded by 2), forward, and of its first layer."""
+    """Return the multiply-adds of LeNet-5 on 1 x 28 x 28 (padded by 2), forward, and of its first layer."""
     first = 6 * 28 * 28 * 25
     return first + 16 * 10 * 10 * 6 * 25 + 400 * 120 + 120 * 84 + 84 * 10, first
 
 
 def hand_count_resnet18(width: int, outputs: int) -> tuple[int, int]:
-    """Multiply-adds of the small-image ResNet-18 on 3 x 32 x 32: stem, four stages of two blocks, head."""
+    """Return the multiply-adds of the small-image ResNet-18 on 3 x 32 x 32, forward, and of its first layer."""
     first = 3 * 9 * width * 32 * 32
     total, channels, side = first, width, 32
     for stage in range(4):
@@ -184,12 +184,12 @@ def hand_count_resnet18(width: int, outputs: int) -> tuple[int, int]:
         ("resnet18", (3, 32, 32), 8, hand_count_resnet18(8, 10)),
     ],
 )
-def test_the_meter_agrees_with_a_count_by_hand(name, shape, width, count):
+def test_meter_equals_a_count_by_hand(name, shape, width, count):
     forward, first = count
     net = nets.build(name, input_shape=shape, outputs=10, width=width)
     cpu = torch.device("cpu")
     assert example_cost(net, shape, cpu, backward=False) == forward
-    # Backward: gradients of all weights and of all inputs but the network's own.
+    # Backward: gradients of all weights, and of the inputs of all layers except the first.
     assert example_cost(net, shape, cpu) == 3 * forward - first
     meter = Meter()
     meter.watch(net)
@@ -203,8 +203,8 @@ def test_the_meter_agrees_with_a_count_by_hand(name, shape, width, count):
     assert meter.operations == 3 * (3 * forward - first) + 2 * forward + forward - head
 
 
-def test_costs_of_a_run_are_those_of_its_batches(tmp_path):
-    record = learners.execute(quick(), tmp_path / "naive")
+def test_costs_of_a_run_equal_the_costs_of_its_batches(tmp_path):
+    record = learners.execute(quick_run(), tmp_path / "naive")
     cost = record.cost
     assert cost is not None
     example = example_cost(
@@ -216,8 +216,8 @@ def test_costs_of_a_run_are_those_of_its_batches(tmp_path):
     assert cost.memory_bits.tolist() == [0] * 5
 
 
-def test_cumulative_keeps_all_data_and_pays_for_it(tmp_path):
-    cost = learners.execute(quick("cumulative"), tmp_path / "c").cost
+def test_cumulative_costs_include_all_earlier_data(tmp_path):
+    cost = learners.execute(quick_run("cumulative"), tmp_path / "c").cost
     assert cost is not None
     bits = [task.train.bits for task in DIGITS.tasks]
     assert bits[0] == 8 * (DIGITS.tasks[0].train.x.nbytes + DIGITS.tasks[0].train.y.nbytes)
@@ -226,21 +226,24 @@ def test_cumulative_keeps_all_data_and_pays_for_it(tmp_path):
     np.testing.assert_allclose(cost.operations / cost.operations[0], sizes / sizes[0])
 
 
-def test_early_stopping_goes_back_to_the_best_weights(tmp_path):
-    long = learners.execute(quick(training=Training(epochs=8, lr=0.3, batch_size=8, patience=1)), tmp_path / "short")
-    full = learners.execute(quick(training=Training(epochs=8, lr=0.3, batch_size=8)), tmp_path / "full")
-    assert long.cost is not None
+def test_early_stopping_trains_fewer_batches(tmp_path):
+    stopped = learners.execute(
+        quick_run(training=Training(epochs=8, lr=0.3, batch_size=8, patience=1)), tmp_path / "stopped"
+    )
+    full = learners.execute(quick_run(training=Training(epochs=8, lr=0.3, batch_size=8)), tmp_path / "full")
+    assert stopped.cost is not None
     assert full.cost is not None
-    assert (long.cost.operations < full.cost.operations).any()
+    assert (stopped.cost.operations < full.cost.operations).any()
     with pytest.raises(InputError, match="patience needs validation data"):
         learners.execute(
-            quick(benchmark=tasks.load("split-digits", per_class=8), training=Training(patience=1)), tmp_path / "none"
+            quick_run(benchmark=tasks.load("split-digits", per_class=8), training=Training(patience=1)),
+            tmp_path / "none",
         )
 
 
 def test_evaluations_within_tasks(tmp_path):
     record = learners.execute(
-        quick(training=Training(epochs=1, batch_size=8, lr=0.05, evaluate_every=2)), tmp_path / "r"
+        quick_run(training=Training(epochs=1, batch_size=8, lr=0.05, evaluate_every=2)), tmp_path / "r"
     )
     evaluations = record.measurements.evaluations
     assert evaluations is not None
@@ -249,63 +252,63 @@ def test_evaluations_within_tasks(tmp_path):
     np.testing.assert_array_equal(evaluations.values[-1], record.table[-1])
 
 
-def test_a_diverging_loss_stops_and_keeps_the_last_good_checkpoint(tmp_path):
+def test_a_diverging_loss_stops_the_run_and_keeps_finished_steps(tmp_path):
     class Explodes(Learner, name="test-explodes"):
-        """Loses its number in the second task."""
+        """Its loss becomes NaN in the second task."""
 
         def loss(self, batch):
             return super().loss(batch) * (float("nan") if self.visited else 1.0)
 
     with pytest.raises(learners.DivergedError, match=r"became nan at step 2, epoch 1, batch 1; the checkpoints of 1"):
-        learners.execute(quick("test-explodes"), tmp_path / "r")
+        learners.execute(quick_run("test-explodes"), tmp_path / "r")
     record = Record.open(tmp_path / "r")
     assert record.manifest.steps_done == 1
     assert record.checkpoint(0)
 
 
-def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
-    whole = contents(learners.execute(quick(), tmp_path / "whole").path)
+def test_a_full_disk_loses_no_finished_work(tmp_path, monkeypatch):
+    expected = contents(learners.execute(quick_run(), tmp_path / "uninterrupted").path)
     with monkeypatch.context() as patch:
         calls = [0]
-        real = os.fsync
+        original = os.fsync
 
         def fsync(handle: int) -> None:
             calls[0] += 1
             if calls[0] > 9:
                 raise OSError(28, "No space left on device")
-            real(handle)
+            original(handle)
 
         patch.setattr(os, "fsync", fsync)
         with pytest.raises(OSError, match="No space"):
-            learners.execute(quick(), tmp_path / "full")
+            learners.execute(quick_run(), tmp_path / "full")
     assert Record.open(tmp_path / "full").manifest.steps_done >= 1
-    learners.execute(quick(), tmp_path / "full")
-    assert contents(tmp_path / "full") == whole
+    learners.execute(quick_run(), tmp_path / "full")
+    assert contents(tmp_path / "full") == expected
 
 
-def test_two_processes_cannot_work_on_one_record(tmp_path):
-    with record_files.alone(tmp_path), pytest.raises(InputError, match="another process"):
-        learners.execute(quick(), tmp_path)
+def test_two_processes_cannot_write_one_record(tmp_path):
+    with lock_folder(tmp_path), pytest.raises(InputError, match="another process"):
+        learners.execute(quick_run(), tmp_path)
 
 
-def test_a_network_of_ones_own_must_fit(tmp_path):
-    with pytest.raises(InputError, match=r"expected outputs of shape \(2, 10\), got \(2, 3\)"):
+def test_a_users_network_must_have_the_right_outputs(tmp_path):
+    with pytest.raises(InputError, match=r"expected outputs of shape \(2, 10\) for two examples .* got \(2, 3\)"):
         learners.execute(
-            quick(network=lambda shape, outputs: nn.Sequential(nn.Flatten(), nn.Linear(64, 3))), tmp_path / "r"
+            quick_run(network=lambda shape, outputs: nn.Sequential(nn.Flatten(), nn.Linear(64, 3))), tmp_path / "r"
         )
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda: nn.Linear(1, 1), "expected a function"),
-        (lambda shape, outputs: "net", "expected a torch.nn.Module, got a str"),
-        (lambda shape, outputs: nn.Linear(3, outputs), "it fails on two examples"),
+        (lambda shape, outputs: "net", "expected the function to return a torch.nn.Module, got a str"),
+        (lambda shape, outputs: nn.Linear(3, outputs), "the forward pass fails for two examples"),
     ],
 )
-def test_a_network_that_cannot_work_is_refused(tmp_path, make, says):
-    with pytest.raises(InputError, match=says):
-        learners.execute(quick(network=make), tmp_path / "r")
+def test_an_invalid_network_function_is_refused(tmp_path, make, message):
+    with pytest.raises(InputError, match=message):
+        learners.execute(quick_run(network=make), tmp_path / "r")
 
 
 def test_a_network_from_a_file(perdure, tmp_path):
@@ -318,8 +321,8 @@ def test_a_network_from_a_file(perdure, tmp_path):
     assert "no file nowhere.py" in perdure("run", "naive", "--network", "nowhere.py:other", code=2).stderr
 
 
-class Fixed(Learner):
-    """Always gives the same scores, to test what evaluation makes of them."""
+class FixedScores(Learner):
+    """Returns the same scores for every input, to test the evaluation."""
 
     scores: torch.Tensor
 
@@ -330,7 +333,7 @@ class Fixed(Learner):
 @pytest.mark.parametrize(
     ("scenario", "seen", "expected"),
     [
-        # The scores fall from class 9 to class 0, so the highest candidate wins.
+        # The scores decrease from class 9 to class 0, so the highest candidate is predicted.
         ("class", [0], [0.5, 0.0, 0.0, 0.0, 0.5]),  # task 1 among classes 0, 1; unseen tasks over all outputs: class 9
         ("class", [0, 1], [0.0, 0.5, 0.0, 0.0, 0.5]),
         ("class", [], [0.0, 0.0, 0.0, 0.0, 0.5]),
@@ -338,7 +341,7 @@ class Fixed(Learner):
         ("domain", [0], [0.5] * 5),
     ],
 )
-def test_which_outputs_take_part_in_each_scenario(scenario, seen, expected):
+def test_candidate_outputs_in_each_scenario(scenario, seen, expected):
     benchmark = tasks.load("split-digits", scenario=scenario)
     context = learners.Context(
         net=nn.Identity(),
@@ -350,52 +353,52 @@ def test_which_outputs_take_part_in_each_scenario(scenario, seen, expected):
         device=torch.device("cpu"),
         seed=0,
     )
-    learner = Fixed(context, None)
+    learner = FixedScores(context, None)
     learner.scores = torch.arange(float(benchmark.outputs))
     assert accuracies(learner, seen) == pytest.approx(expected, abs=0.06)
 
 
-def test_task_incremental_training_leaves_other_heads_alone(tmp_path):
+def test_task_incremental_training_does_not_change_other_heads(tmp_path):
     benchmark = tasks.load("split-digits", scenario="task", per_class=20)
-    record = learners.execute(quick(benchmark=benchmark), tmp_path / "r")
+    record = learners.execute(quick_run(benchmark=benchmark), tmp_path / "r")
     first, last = record.checkpoint(0), record.checkpoint(4)
     assert torch.equal(first["head.bias"][:2], last["head.bias"][:2])
     assert not torch.equal(first["head.bias"][8:], last["head.bias"][8:])
-    class_incremental = learners.execute(quick(), tmp_path / "c")
+    class_incremental = learners.execute(quick_run(), tmp_path / "c")
     assert record.table[-1].mean() > class_incremental.table[-1].mean()
 
 
-def test_batches_hold_every_example_once_in_a_seeded_order():
+def test_batches_contain_every_example_once_in_a_seeded_order():
     data = TrainingData([DIGITS.tasks[0].train], Preparation(DIGITS, torch.device("cpu")), torch.device("cpu"))
-    one = data.order(0, 1, 2, 7)
-    assert sorted(torch.cat(one).tolist()) == list(range(len(data)))
-    assert all(torch.equal(a, b) for a, b in zip(one, data.order(0, 1, 2, 7), strict=True))
-    assert not torch.equal(one[0], data.order(0, 1, 3, 7)[0])
+    order = data.order(0, 1, 2, 7)
+    assert sorted(torch.cat(order).tolist()) == list(range(len(data)))
+    assert all(torch.equal(a, b) for a, b in zip(order, data.order(0, 1, 2, 7), strict=True))
+    assert not torch.equal(order[0], data.order(0, 1, 3, 7)[0])
     sizes = [len(part) for part in data.order(0, 0, 0, len(data) - 1)]
     assert sizes == [len(data)]  # a last batch of one would break batch norm
 
 
-def test_normalisation_and_augmentation():
+def test_normalization_and_augmentation():
     generator = torch.Generator().manual_seed(0)
     image = torch.arange(2 * 3 * 8 * 8, dtype=torch.uint8).reshape(2, 3, 8, 8) + 1
-    wide = image.repeat(200, 1, 1, 1)
-    moved = shift(wide, generator)
+    images = image.repeat(200, 1, 1, 1)
+    cropped = random_crop(images, generator)
     padded = torch.nn.functional.pad(image, (4, 4, 4, 4))
-    places = {(i, j): padded[0, :, i : i + 8, j : j + 8] for i in range(9) for j in range(9)}
-    found = [next(place for place, crop in places.items() if torch.equal(crop, got)) for got in moved[::2]]
-    assert len(set(found)) > 60  # of the 81 places
-    mirrored = flip(wide, generator)
-    kept = [torch.equal(a, b) for a, b in zip(mirrored, wide, strict=True)]
-    assert all(torch.equal(a, b.flip(-1)) for a, b, same in zip(mirrored, wide, kept, strict=True) if not same)
-    assert 0.4 < np.mean(kept) < 0.6
+    crops = {(i, j): padded[0, :, i : i + 8, j : j + 8] for i in range(9) for j in range(9)}
+    offsets = [next(ij for ij, crop in crops.items() if torch.equal(crop, result)) for result in cropped[::2]]
+    assert len(set(offsets)) > 60  # of the 81 positions
+    flipped = random_flip(images, generator)
+    unchanged = [torch.equal(a, b) for a, b in zip(flipped, images, strict=True)]
+    assert all(torch.equal(a, b.flip(-1)) for a, b, same in zip(flipped, images, unchanged, strict=True) if not same)
+    assert 0.4 < np.mean(unchanged) < 0.6
     preparation = Preparation(DIGITS, torch.device("cpu"))
     x = torch.from_numpy(DIGITS.tasks[0].train.x[:5])
     by_hand = (x.double() / 255 - DIGITS.mean[0]) / DIGITS.std[0]
-    torch.testing.assert_close(preparation.normalised(x).double(), by_hand, atol=1e-6, rtol=0)
+    torch.testing.assert_close(preparation.normalize(x).double(), by_hand, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"epochs": 0}, "epochs"),
         ({"lr": 0}, "lr"),
@@ -404,12 +407,12 @@ def test_normalisation_and_augmentation():
         ({"optimizer": "adam", "momentum": 0.9}, "momentum is an option of sgd"),
     ],
 )
-def test_bad_training_options_are_refused(options, says):
-    with pytest.raises(InputError, match=says):
+def test_invalid_training_settings_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
         Training(**options)
 
 
-def test_rates_fall_at_milestones():
+def test_learning_rate_decays_at_milestones():
     training = Training(lr=1.0, milestones=(2, 4), decay=0.1)
     assert [training.rate(epoch) for epoch in range(5)] == pytest.approx([1, 1, 0.1, 0.1, 0.01])
     assert isinstance(Training(optimizer="adagrad").make_optimizer(nn.Linear(1, 1).parameters()), torch.optim.Adagrad)

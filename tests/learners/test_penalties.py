@@ -1,4 +1,4 @@
-"""The penalties and the distillation, each against its formula worked out another way."""
+"""Quadratic penalties and distillation, against independent implementations of their formulas."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def outputs_of(net: nn.Linear, x):
 
 
 def closed_form_fisher(net: nn.Linear, x, own: list[int]):
-    """Mean, and standard error when one label is drawn for each example, of (1[y = k] - p_k)^2 x_d^2 with y drawn from p."""
+    """Return the mean of (1[y = k] - p_k)^2 x_d^2 with y drawn from p, and its standard error with one label per example."""
     p = np.zeros((len(x), net.out_features))
     p[:, own] = softmax(outputs_of(net, x)[:, own])
     inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1)[:, None, :] ** 2  # the bias has an input of 1
@@ -51,49 +51,49 @@ def closed_form_fisher(net: nn.Linear, x, own: list[int]):
 
 
 @pytest.mark.parametrize(("scenario", "own"), [("class", [0, 1, 2, 3]), ("task", [0, 1])])
-def test_fisher_is_the_closed_form_of_logistic_regression(scenario, own):
-    # The true labels are all 0: the empirical Fisher, or one of mini-batches, would be far off.
+def test_fisher_equals_the_closed_form_of_logistic_regression(scenario, own):
+    # The true labels are all 0, so the empirical Fisher, or a Fisher of mini-batches, would be very different.
     x = RNG.normal(size=(4000, 3)).astype(np.float32)
     benchmark = table([(x, np.zeros(len(x))), (x, np.full(len(x), 2))], [(0, 1), (2, 3)], scenario)
     net = linear(3, 4)
     mean, error = closed_form_fisher(net, x.astype(float), own)
     learner = make_learner("ewc", benchmark, net, {"fisher_samples": len(x)})
-    found = learner.fisher(0)
-    got = np.concatenate([found["weight"].numpy(), found["bias"].numpy()[:, None]], axis=1)
+    fisher = learner.fisher(0)
+    computed = np.concatenate([fisher["weight"].numpy(), fisher["bias"].numpy()[:, None]], axis=1)
     assert (error[own] < 0.1 * mean[own]).all()  # a factor of 2 is at least ten standard errors
-    assert (np.abs(got - mean)[own] < 4.5 * error[own]).all()
-    assert (got[[k for k in range(4) if k not in own]] == 0).all()
+    assert (np.abs(computed - mean)[own] < 4.5 * error[own]).all()
+    assert (computed[[k for k in range(4) if k not in own]] == 0).all()
 
 
-def test_fisher_averages_over_so_many_examples_in_evaluation_mode_and_leaves_no_trace():
+def test_fisher_uses_the_requested_number_of_examples_and_leaves_the_network_unchanged():
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.9), nn.Linear(8, 6))
-    net[0].register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
-    seen: list[int] = []
+    net[0].register_forward_hook(lambda module, inputs, output: batch_sizes.append(len(inputs[0])))
+    batch_sizes: list[int] = []
     learner = make_learner("ewc", THREE_TASKS, net, {"fisher_samples": 7})
     before = {name: value.clone() for name, value in net.state_dict().items()}
     state = torch.get_rng_state()
     learner.fisher(0)
-    assert seen == [1] * 7
+    assert batch_sizes == [1] * 7
     assert net.training
     assert all(parameter.grad is None for parameter in net.parameters())
     assert torch.equal(torch.get_rng_state(), state)  # no dropout was drawn
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
-# What the penalties do with importances
+# Penalty gradients
 
 
-def after_three_tasks(name: str, given: dict[str, float]):
-    """Return a learner after three tasks, with each task's solution and Fisher as they were."""
+def after_three_tasks(name: str, settings: dict[str, float]):
+    """Return a learner after three tasks, and the solution and Fisher of each task."""
     net = linear(4, 6)
-    learner = make_learner(name, THREE_TASKS, net, given)
+    learner = make_learner(name, THREE_TASKS, net, settings)
     solutions, fishers = [], []
-    real = learner.fisher
+    original = learner.fisher
 
     def fisher(task):
-        found = real(task)
-        fishers.append({name: value.clone() for name, value in found.items()})
-        return found
+        result = original(task)
+        fishers.append({name: value.clone() for name, value in result.items()})
+        return result
 
     learner.fisher = fisher
     for task in range(3):
@@ -107,12 +107,12 @@ def after_three_tasks(name: str, given: dict[str, float]):
     return learner, solutions, fishers
 
 
-def test_ewc_in_two_vectors_pulls_like_the_sum_over_all_tasks():
+def test_ewc_with_two_vectors_has_the_gradient_of_the_sum_over_all_tasks():
     learner, solutions, fishers = after_three_tasks("ewc", {"strength": 3.0})
     for name, now in learner.net.named_parameters():
         by_hand = sum(
-            2 * 3.0 * fisher[name].double() * (now.detach().double() - there[name].double())
-            for there, fisher in zip(solutions, fishers, strict=True)
+            2 * 3.0 * fisher[name].double() * (now.detach().double() - solution[name].double())
+            for solution, fisher in zip(solutions, fishers, strict=True)
         )
         torch.testing.assert_close(now.grad.double(), by_hand, rtol=1e-4, atol=1e-5)
 
@@ -124,13 +124,13 @@ def test_online_ewc_decays_the_old_fisher_and_anchors_at_the_last_solution():
         torch.testing.assert_close(now.grad, 2 * 3.0 * importance * (now.detach() - solutions[2][name]))
 
 
-def test_l2_pulls_every_parameter_alike_and_keeps_only_the_anchor():
+def test_l2_penalizes_all_parameters_equally_and_stores_only_the_anchor():
     net = linear(4, 6)
     learner = make_learner("l2", THREE_TASKS, net, {"strength": 0.7})
     zero_gradients(net)
     learner.after_backward(NOTHING)
     assert all((gradient == 0).all() for gradient in gradients(net).values())
-    assert learner.kept == 0
+    assert learner.extra_parameters == 0
     anchor = {name: value.detach().clone() for name, value in net.named_parameters()}
     learner.after_task(0, 0)
     move(net, 1)
@@ -138,7 +138,7 @@ def test_l2_pulls_every_parameter_alike_and_keeps_only_the_anchor():
     learner.after_backward(NOTHING)
     for name, now in net.named_parameters():
         torch.testing.assert_close(now.grad, 2 * 0.7 * (now.detach() - anchor[name]))
-    assert learner.kept == 4 * 6 + 6
+    assert learner.extra_parameters == 4 * 6 + 6
 
 
 def test_the_penalty_is_added_to_the_gradient_of_the_loss():
@@ -147,38 +147,38 @@ def test_the_penalty_is_added_to_the_gradient_of_the_loss():
     learner.after_task(0, 0)
     move(net, 1)
     learner.loss(NOTHING).backward()
-    alone = gradients(net)
+    loss_gradients = gradients(net)
     learner.after_backward(NOTHING)
     for name, now in net.named_parameters():
-        torch.testing.assert_close(now.grad, alone[name] + 1.4 * (now.detach() - learner.anchor[name]))
+        torch.testing.assert_close(now.grad, loss_gradients[name] + 1.4 * (now.detach() - learner.anchor[name]))
 
 
 @settings(max_examples=60, deadline=None)
 @given(strength=st.floats(0, 1e9), rate=st.floats(1e-5, 10), spread=st.floats(0, 100))
-def test_no_step_of_the_penalty_goes_beyond_the_anchor(strength, rate, spread):
+def test_no_update_moves_a_parameter_beyond_its_anchor(strength, rate, spread):
     net = linear(4, 6)
     learner = make_learner("ewc", THREE_TASKS, net, {"strength": strength})
     learner.rate = rate
-    learner.anchor = learner.parameters_now()
+    learner.anchor = learner.copy_parameters()
     learner.importance = {name: spread * torch.rand(value.shape) for name, value in learner.anchor.items()}
     move(net, 3)
-    before = learner.parameters_now()
+    before = learner.copy_parameters()
     zero_gradients(net)
     learner.after_backward(NOTHING)
     torch.optim.SGD(net.parameters(), lr=rate).step()
     for name, after in net.named_parameters():
-        left = after.detach() - learner.anchor[name]
+        distance = after.detach() - learner.anchor[name]
         start = before[name] - learner.anchor[name]
-        # What is left is a share in [0, 1] of what there was: 1 - 2 * rate * strength * importance, but not below 0.
+        # The distance to the anchor is multiplied by 1 - 2 * rate * strength * importance, but at least by 0.
         share = (1 - 2 * rate * strength * learner.importance[name].double()).clamp_min(0).float()
-        torch.testing.assert_close(left, share * start, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(distance, share * start, rtol=1e-3, atol=1e-5)
 
 
 # Memory aware synapses
 
 
 @pytest.mark.parametrize(("scenario", "own"), [("class", [0, 1, 2, 3]), ("task", [0, 1])])
-def test_mas_is_the_closed_form_of_a_linear_network(scenario, own):
+def test_mas_equals_the_closed_form_of_a_linear_network(scenario, own):
     x = RNG.normal(size=(50, 3)).astype(np.float32)
     benchmark = table([(x, np.zeros(50)), (x, np.full(50, 2))], [(0, 1), (2, 3)], scenario)
     net = linear(3, 4)
@@ -196,76 +196,75 @@ def test_mas_is_the_closed_form_of_a_linear_network(scenario, own):
 # Synaptic intelligence
 
 
-class Bowl(nn.Module):
-    """A quadratic loss 1/2 theta^T A theta, in place of a network."""
+class Quadratic(nn.Module):
+    """A module with the quadratic loss 1/2 theta^T A theta, used instead of a network."""
 
     def __init__(self) -> None:
         super().__init__()
         self.theta = nn.Parameter(torch.tensor([1.5, -2.0, 1.0], dtype=torch.float64))
-        half = torch.tensor([[2.0, 0.3, 0.0], [0.3, 1.0, -0.2], [0.0, -0.2, 0.5]], dtype=torch.float64)
-        self.curvature = half
+        self.curvature = torch.tensor([[2.0, 0.3, 0.0], [0.3, 1.0, -0.2], [0.0, -0.2, 0.5]], dtype=torch.float64)
 
     def loss(self) -> torch.Tensor:
         return 0.5 * self.theta @ self.curvature @ self.theta
 
 
-def descend(learner, bowl: Bowl, rate: float, steps: int) -> float:
-    """Walk down the bowl and return what the steps' curvature adds: half the sum of delta^T A delta."""
-    optimizer = torch.optim.SGD(bowl.parameters(), lr=rate)
+def descend(learner, quadratic: Quadratic, rate: float, updates: int) -> float:
+    """Minimize the quadratic and return the second-order part of the decrease: half the sum of delta^T A delta."""
+    optimizer = torch.optim.SGD(quadratic.parameters(), lr=rate)
     learner.rate = rate
-    curved = 0.0
-    for _ in range(steps):
-        before = bowl.theta.detach().clone()
+    second_order = 0.0
+    for _ in range(updates):
+        before = quadratic.theta.detach().clone()
         optimizer.zero_grad()
-        bowl.loss().backward()
+        quadratic.loss().backward()
         learner.after_backward(NOTHING)
         optimizer.step()
-        learner.after_step(NOTHING)
-        change = bowl.theta.detach() - before
-        curved += float(0.5 * change @ bowl.curvature @ change)
-    return curved
+        learner.after_update(NOTHING)
+        change = quadratic.theta.detach() - before
+        second_order += float(0.5 * change @ quadratic.curvature @ change)
+    return second_order
 
 
 @pytest.mark.parametrize("clip", [0.0, 1.0])
 def test_si_path_integrals_sum_to_the_loss_decrease_of_a_quadratic(clip):
-    bowl = Bowl()
-    learner = make_learner("si", THREE_TASKS, bowl, {"c": 5.0, "xi": 0.1, "clip": clip})
+    quadratic = Quadratic()
+    learner = make_learner("si", THREE_TASKS, quadratic, {"c": 5.0, "xi": 0.1, "clip": clip})
     total = torch.zeros(3, dtype=torch.float64)
-    for task in range(2):  # in the second the penalty pulls too, but the path has the gradient of the loss alone
+    for task in range(2):  # the second has a penalty too, but the path uses the gradient of the loss alone
         learner.before_task(task, task)
-        start, before = bowl.theta.detach().clone(), float(bowl.loss().detach())
-        curved = descend(learner, bowl, 1e-3, 400)
+        start, before = quadratic.theta.detach().clone(), float(quadratic.loss().detach())
+        second_order = descend(learner, quadratic, 1e-3, 400)
         path = learner.path["theta"].clone()
-        decrease = before - float(bowl.loss().detach())
+        decrease = before - float(quadratic.loss().detach())
         assert decrease > 0.5
-        assert float(path.sum()) == pytest.approx(decrease, rel=0.03)  # to first order in the rate
-        assert float(path.sum()) - curved == pytest.approx(decrease, rel=1e-9)  # exactly
-        end = bowl.theta.detach().clone()
+        assert float(path.sum()) == pytest.approx(decrease, rel=0.03)  # to first order in the learning rate
+        assert float(path.sum()) - second_order == pytest.approx(decrease, rel=1e-9)  # exactly
+        end = quadratic.theta.detach().clone()
         total += path.clamp_min(0) / ((end - start) ** 2 + 0.1)
         learner.after_task(task, task)
         torch.testing.assert_close(learner.importance["theta"], total)
         torch.testing.assert_close(learner.anchor["theta"], end)
-        move(bowl, 5, by=2.0)  # elsewhere, so that the second task has something to do
+        move(quadratic, 5, by=2.0)  # away from the minimum, so that the second task has something to learn
 
 
 def test_si_penalty_and_clipping():
-    bowl = Bowl()
-    learner = make_learner("si", THREE_TASKS, bowl, {"c": 5.0, "clip": 0.4})
+    quadratic = Quadratic()
+    learner = make_learner("si", THREE_TASKS, quadratic, {"c": 5.0, "clip": 0.4})
     learner.anchor = {"theta": torch.tensor([1.5, -1.99, 0.5], dtype=torch.float64)}
     learner.importance = {"theta": torch.tensor([3.0, 1.0, 0.01], dtype=torch.float64)}
-    bowl.theta.grad = torch.tensor([7.0, 0.3, 0.2], dtype=torch.float64)
+    quadratic.theta.grad = torch.tensor([7.0, 0.3, 0.2], dtype=torch.float64)
     learner.after_backward(NOTHING)
     # 2 c Omega (theta - anchor) is (0, -0.1, 0.05).
-    torch.testing.assert_close(bowl.theta.grad, torch.tensor([0.4, 0.2, 0.25], dtype=torch.float64))
+    torch.testing.assert_close(quadratic.theta.grad, torch.tensor([0.4, 0.2, 0.25], dtype=torch.float64))
 
 
-def test_si_takes_a_path_that_went_uphill_as_unimportant():
-    bowl = Bowl()
-    learner = make_learner("si", THREE_TASKS, bowl)
+def test_si_sets_negative_path_integrals_to_zero():
+    quadratic = Quadratic()
+    learner = make_learner("si", THREE_TASKS, quadratic)
     learner.before_task(0, 0)
     learner.path = {"theta": torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64)}
     learner.after_task(0, 0)
-    assert learner.importance["theta"].tolist() == [0.0, 0.0, 2.0]  # no change and xi = 1
+    assert learner.importance["theta"].tolist() == [0.0, 0.0, 2.0]  # the parameters have not changed and xi = 1
 
 
 # Learning without forgetting
@@ -285,10 +284,10 @@ def by_hand_distillation(new, old, group, temperature):
     ],
     ids=["class", "task"],
 )
-def test_lwf_adds_the_old_networks_softened_answers(benchmark, groups, candidates):
+def test_lwf_adds_the_distillation_of_the_old_network(benchmark, groups, candidates):
     net = linear(4, 6)
     learner = make_learner("lwf", benchmark, net, {"alpha": 0.7, "temperature": 3.0})
-    assert learner.teachers == 0
+    assert learner.teacher_parameters == 0
     learner.visited = [0, 1, 0]  # a revisited task is distilled once
     learner.before_task(3, 2)
     batch = batch_of(benchmark, 2)
@@ -297,13 +296,13 @@ def test_lwf_adds_the_old_networks_softened_answers(benchmark, groups, candidate
     move(net, 9)
     new = outputs_of(net, x)
     own = softmax(new[:, candidates])
-    cross_entropy = -np.log(own[np.arange(len(y)), [candidates.index(unit) for unit in y]]).mean()
-    distilled = sum(by_hand_distillation(new, old, group, 3.0) for group in groups)
-    assert float(learner.loss(batch).detach()) == pytest.approx(cross_entropy + 0.7 * distilled, rel=1e-5)
-    assert learner.teachers == 4 * 6 + 6
+    cross_entropy = -np.log(own[np.arange(len(y)), [candidates.index(label) for label in y]]).mean()
+    distillation = sum(by_hand_distillation(new, old, group, 3.0) for group in groups)
+    assert float(learner.loss(batch).detach()) == pytest.approx(cross_entropy + 0.7 * distillation, rel=1e-5)
+    assert learner.teacher_parameters == 4 * 6 + 6
 
 
-def test_lwf_ranks_new_classes_among_those_seen():
+def test_lwf_cross_entropy_runs_over_seen_classes():
     net = linear(4, 6)
     learner = make_learner("lwf", THREE_TASKS, net)
     learner.before_task(0, 0)
@@ -317,29 +316,29 @@ def test_lwf_teacher_is_frozen_in_evaluation_mode_and_has_no_gradient():
     learner = make_learner("lwf", THREE_TASKS, net)
     learner.visited = [0]
     learner.before_task(1, 1)
-    held = {name: value.clone() for name, value in learner.teacher.state_dict().items()}
+    teacher_state = {name: value.clone() for name, value in learner.teacher.state_dict().items()}
     learner.loss(NOTHING).backward()
     assert not learner.teacher.training
     assert all(parameter.grad is None for parameter in learner.teacher.parameters())
-    assert all(torch.equal(value, held[name]) for name, value in learner.teacher.state_dict().items())
-    assert not torch.equal(net.state_dict()["1.running_mean"], held["1.running_mean"])
+    assert all(torch.equal(value, teacher_state[name]) for name, value in learner.teacher.state_dict().items())
+    assert not torch.equal(net.state_dict()["1.running_mean"], teacher_state["1.running_mean"])
 
 
-# What all share
+# Common behavior
 
 
-def test_cross_entropy_over_all_outputs_or_the_tasks_own():
+def test_cross_entropy_runs_over_all_outputs_or_those_of_the_task():
     logits = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
     y = torch.from_numpy(THREE_TASKS.tasks[1].train.y)
     rows = np.arange(30)
-    for benchmark, units in ((THREE_TASKS, range(6)), (TASK_INCREMENTAL, (2, 3))):
+    for benchmark, outputs in ((THREE_TASKS, range(6)), (TASK_INCREMENTAL, (2, 3))):
         learner = make_learner("naive", benchmark, linear(4, 6))
-        p = softmax(logits.numpy()[:, list(units)])
-        right = [list(units).index(unit) for unit in y]
-        assert float(learner.cross_entropy(logits, y)) == pytest.approx(-np.log(p[rows, right]).mean(), rel=1e-5)
+        p = softmax(logits.numpy()[:, list(outputs)])
+        labels = [list(outputs).index(label) for label in y]
+        assert float(learner.cross_entropy(logits, y)) == pytest.approx(-np.log(p[rows, labels]).mean(), rel=1e-5)
 
 
-def test_importance_is_none_for_heads_of_other_tasks():
+def test_importance_is_zero_for_heads_of_other_tasks():
     net = linear(4, 6)
     learner = make_learner("ewc", TASK_INCREMENTAL, net)
     learner.after_task(0, 0)
@@ -347,7 +346,7 @@ def test_importance_is_none_for_heads_of_other_tasks():
     assert (learner.importance["bias"][2:] == 0).all()
 
 
-def test_cumulative_forgets_its_network_and_trains_on_each_task_once():
+def test_cumulative_trains_on_each_seen_task_once():
     benchmark = tasks.load("split-digits", per_class=5)
     learner = make_learner("cumulative", benchmark, nn.Linear(1, 1))
     learner.visited = [3, 0, 3]
@@ -356,17 +355,17 @@ def test_cumulative_forgets_its_network_and_trains_on_each_task_once():
 
 
 @pytest.mark.parametrize("name", ["rehearsal", "agem", "ewc"])
-def test_a_saved_state_is_taken_up_on_the_runs_device(name):
-    # The meta device stands for any that is not the CPU, on which states are saved.
+def test_saved_state_is_restored_on_the_device_of_the_run(name):
+    # States are saved on the CPU; the meta device represents any other device.
     saved = make_learner(name, THREE_TASKS, linear(4, 6))
     saved.visited = [0]
     saved.before_task(1, 1)
     saved.after_task(1, 1)
-    again = make_learner(name, THREE_TASKS, linear(4, 6).to("meta"), device=torch.device("meta"))
-    again.load_state(saved.state())
-    held = {
-        "rehearsal": lambda: again.memory.groups[1].raw,
-        "agem": lambda: again.memory.draw(1).raw,
-        "ewc": lambda: again.anchor["weight"],
+    restored = make_learner(name, THREE_TASKS, linear(4, 6).to("meta"), device=torch.device("meta"))
+    restored.load_state(saved.state())
+    tensors = {
+        "rehearsal": lambda: restored.memory.groups[1].raw,
+        "agem": lambda: restored.memory.draw(1).raw,
+        "ewc": lambda: restored.anchor["weight"],
     }
-    assert held[name]().device.type == "meta"
+    assert tensors[name]().device.type == "meta"

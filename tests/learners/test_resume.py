@@ -1,4 +1,4 @@
-"""Each learner, killed in the middle of a task and between tasks, ends with the same bits as one that was left alone."""
+"""Each learner, killed within tasks and between tasks, gives the same bits as an uninterrupted run."""
 
 import pytest
 from torch import nn
@@ -7,7 +7,7 @@ from perdure import learners, tasks
 from perdure.learners.training import Training
 from tests.helpers.crashes import Crash, contents, crash_at_write
 
-# A task is revisited, so that memories and importances meet one they know.
+# A task is revisited, so that memories and importances of a known task are updated.
 DIGITS = tasks.load("split-digits", per_class=8, scenario="task", curriculum=[0, 1, 0])
 TRAINING = Training(epochs=2, batch_size=8, lr=0.02, momentum=0.9, evaluate_every=3)
 SETTINGS: dict[str, dict[str, float]] = {
@@ -33,14 +33,14 @@ def with_batch_norm(shape: tuple[int, ...], outputs: int) -> nn.Module:
 
 
 @pytest.mark.parametrize("name", learners.names())
-def test_a_crash_in_a_task_or_between_two_resumes_to_the_same_bits(tmp_path, monkeypatch, name):
+def test_resuming_after_crashes_gives_the_same_bits(tmp_path, monkeypatch, name):
     run = learners.Run(
         DIGITS, learners.get(name), network=with_batch_norm, training=TRAINING, settings=SETTINGS.get(name, {}), seed=2
     )
-    whole = contents(learners.execute(run, tmp_path / "whole", save_seconds=0).path)
+    expected = contents(learners.execute(run, tmp_path / "uninterrupted", save_seconds=0).path)
     folder = tmp_path / "killed"
     crashes = 0
-    # One run, killed again and again: the n-th time after n more writes, so that every phase of a task is met.
+    # One run is killed repeatedly, each time after a different number of writes, so that every phase of a task is covered.
     for number in range(3, 40):
         with monkeypatch.context() as patch:
             crash_at_write(patch, number % 7 + 2, after=number % 2 == 0)
@@ -50,5 +50,5 @@ def test_a_crash_in_a_task_or_between_two_resumes_to_the_same_bits(tmp_path, mon
                 crashes += 1
             else:
                 break
-    assert contents(folder) == whole
+    assert contents(folder) == expected
     assert crashes >= (5 if name != "joint" else 3)

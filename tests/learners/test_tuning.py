@@ -1,4 +1,4 @@
-"""Tuning looks at validation data only, spends what it is given, and can be stopped."""
+"""Tuning uses validation data only, runs the requested number of trials, and can be interrupted."""
 
 import json
 from contextlib import nullcontext
@@ -25,7 +25,7 @@ def run(learner="ewc", benchmark=DIGITS, **training) -> learners.Run:
 
 
 def with_other_test_data(benchmark: tasks.Benchmark) -> tasks.Benchmark:
-    """The same benchmark, its test labels shuffled: whoever looks at them decides otherwise."""
+    """Return the benchmark with shuffled test labels, which changes any decision that depends on them."""
     rng = np.random.default_rng(0)
     shuffled = [
         replace(task, test=tasks.Examples(task.test.x, rng.permutation(task.test.y))) for task in benchmark.tasks
@@ -33,7 +33,7 @@ def with_other_test_data(benchmark: tasks.Benchmark) -> tasks.Benchmark:
     return replace(benchmark, tasks=tuple(shuffled))
 
 
-def test_the_first_trial_is_the_default_and_the_best_trial_wins(tmp_path):
+def test_the_first_trial_uses_the_defaults_and_the_best_trial_is_chosen(tmp_path):
     tuned = learners.tune(run(), 4, tmp_path / "t.json")
     saved = json.loads((tmp_path / "t.json").read_text())
     trials = saved["trials"]
@@ -54,54 +54,54 @@ def test_the_first_trial_is_the_default_and_the_best_trial_wins(tmp_path):
     assert again.manifest.settings["tuning_trials"] == 4
 
 
-def test_test_data_play_no_part(tmp_path):
+def test_tuning_does_not_depend_on_test_data(tmp_path):
     learners.tune(run(), 3, tmp_path / "a.json")
     learners.tune(run(benchmark=with_other_test_data(DIGITS)), 3, tmp_path / "b.json")
     assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
 
 
-def test_tuning_goes_on_after_its_finished_trials(tmp_path):
+def test_tuning_resumes_after_finished_trials(tmp_path):
     learners.tune(run(), 2, tmp_path / "t.json")
     before = json.loads((tmp_path / "t.json").read_text())["trials"]
-    told: list[int] = []
-    learners.tune(run(), 3, tmp_path / "t.json", told=lambda number, _: told.append(number))
+    reported: list[int] = []
+    learners.tune(run(), 3, tmp_path / "t.json", on_trial=lambda number, _: reported.append(number))
     after = json.loads((tmp_path / "t.json").read_text())["trials"]
     assert after[:2] == before
-    assert told == [3]
+    assert reported == [3]
     with pytest.raises(InputError, match="another search"):
         learners.tune(run("si"), 3, tmp_path / "t.json")
 
 
-def test_a_trial_that_diverges_counts_as_nothing(tmp_path):
+def test_a_diverging_trial_has_accuracy_0(tmp_path):
     tuned = learners.tune(run("naive", lr=1e30), 2, tmp_path / "t.json")
     trials = json.loads((tmp_path / "t.json").read_text())["trials"]
     assert trials[0]["validation_accuracy"] == 0
     assert tuned.tuning_trials == 2
 
 
-def test_validation_data_must_be_there(tmp_path):
+def test_tuning_requires_validation_data(tmp_path):
     with pytest.raises(InputError, match="tuning needs validation data"):
         learners.tune(run(benchmark=tasks.load("split-digits", per_class=8)), 2, tmp_path / "t.json")
 
 
-def test_settings_of_training_and_method_are_told_apart():
+def test_with_settings_separates_training_and_method_settings():
     changed = with_settings(run(), {"lr": 0.5, "strength": 3.0})
     assert changed.training.lr == 0.5
     assert changed.settings == {"strength": 3.0}
 
 
-def test_published_settings_are_the_defaults_and_the_user_has_the_last_word():
+def test_user_settings_override_published_settings():
     cifar = replace(DIGITS, name="split-cifar10")
-    choice = learners.choose(cifar, learners.get("lwf"), {}, {})
-    assert (choice.training.lr, choice.training.weight_decay, choice.training.epochs) == (0.01, 5e-4, 50)
-    assert choice.settings == {"alpha": 3.0}
-    choice = learners.choose(cifar, learners.get("lwf"), {"lr": 0.2}, {"alpha": "9"})
-    assert choice.training.lr == 0.2
-    assert choice.settings == {"alpha": "9"}
-    assert learners.choose(DIGITS, learners.get("lwf"), {}, {}).training.lr == 0.05
+    resolved = learners.resolve_settings(cifar, learners.get("lwf"), {}, {})
+    assert (resolved.training.lr, resolved.training.weight_decay, resolved.training.epochs) == (0.01, 5e-4, 50)
+    assert resolved.settings == {"alpha": 3.0}
+    resolved = learners.resolve_settings(cifar, learners.get("lwf"), {"lr": 0.2}, {"alpha": "9"})
+    assert resolved.training.lr == 0.2
+    assert resolved.settings == {"alpha": "9"}
+    assert learners.resolve_settings(DIGITS, learners.get("lwf"), {}, {}).training.lr == 0.05
 
 
-def test_the_command_tunes_and_records_it(perdure, tmp_path):
+def test_run_command_tunes_and_records_the_trials(perdure, tmp_path):
     text = perdure("run", "ewc", "naive", "--tune", 2, "--epochs", 1, "--per-class", 20, "--set", "strength=7").stdout
     assert "ewc trial 2/2" in text
     trials = json.loads((tmp_path / "runs/split-digits/ewc/tuning.json").read_text())["trials"]
@@ -111,7 +111,7 @@ def test_the_command_tunes_and_records_it(perdure, tmp_path):
     assert record.manifest.provenance["validation"] == 0.1
 
 
-def test_the_table_of_learners_is_made_by_one_call(tmp_path):
+def test_run_study_makes_the_table_of_learners(tmp_path):
     small = replace(
         STUDIES["split-mnist"],
         name="small",
@@ -136,7 +136,7 @@ def test_the_table_of_learners_is_made_by_one_call(tmp_path):
     assert len(naive) == 2
 
 
-def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tmp_path):
+def test_table_beside_the_paper_counts_reversed_pairs(tmp_path):
     names = ("naive", "joint", "lwf", "icarl", "der++")
     small = replace(
         memory_learners.STUDIES["memory-small-conv"],
@@ -159,7 +159,7 @@ def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tm
     assert rows["naive"][-1] == "1.00 |"
     assert rows["joint"][-1] == "– |"
     assert rows["lwf"][4:6] == ["0.196", "0.962"]  # the paper's Table 1
-    assert 2 < float(rows["der++"][-2]) <= 3  # three passes a step, but for the very first
+    assert 2 < float(rows["der++"][-2]) <= 3  # three passes per batch, except for the first batch
     assert float(rows["der++"][-1].split()[0]) > 1.3
     assert Record.open(tmp_path / small.name / "icarl/seed-1").manifest.settings["lr"] == 0.2
     means = {entry.learner: entry.measures["average_accuracy"].mean for entry in audit.learners}
@@ -168,7 +168,7 @@ def test_the_table_beside_the_papers_is_made_by_one_call_and_counts_reversals(tm
     assert f"Of 3 pairs {reversals} stand the other way round" in text
 
 
-def test_trials_may_be_smaller_than_the_runs_they_choose_settings_for(tmp_path, monkeypatch):
+def test_trials_can_use_a_smaller_network_than_the_final_runs(tmp_path, monkeypatch):
     small = replace(
         memory_learners.STUDIES["memory-resnet18"],
         benchmark="split-digits",
@@ -185,11 +185,11 @@ def test_trials_may_be_smaller_than_the_runs_they_choose_settings_for(tmp_path, 
         settings={"der++": {"buffer": 20}},
     )
     tried = []
-    real = learners.tuning._accuracy
+    original = learners.tuning._accuracy
 
     def accuracy(run, progress):
         tried.append((run.width, run.training.epochs, run.training.milestones))
-        return real(run, progress)
+        return original(run, progress)
 
     monkeypatch.setattr(learners.tuning, "_accuracy", accuracy)
     audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
@@ -207,7 +207,7 @@ def test_trials_may_be_smaller_than_the_runs_they_choose_settings_for(tmp_path, 
         assert f"lr {best['lr']:.3g}" in text
 
 
-def test_the_stability_of_the_study_is_audited_from_its_records(tmp_path, monkeypatch):
+def test_stability_tables_are_computed_from_the_records_of_a_study(tmp_path, monkeypatch):
     monkeypatch.setattr(shapc_table, "OPTIONS", {"samples": 10, "per_task": 8, "background": 10})
     small = replace(
         memory_learners.STUDIES["memory-small-conv"],
@@ -229,8 +229,8 @@ def test_the_stability_of_the_study_is_audited_from_its_records(tmp_path, monkey
     assert rows[1][-2:] == ["0.251", "0.120 |"]  # the paper's Table 1
     assert rows[4][-1].startswith("0.187, 0.231; 0.285")  # the paper's Table 2
     results = [shapc_of(tmp_path / small.name / "lwf" / f"seed-{seed}") for seed in range(2)]
-    assert rows[1][3].startswith(f"{sum(one.mean.mean for one in results) / 2:.3f}")
-    assert rows[4][3] == f"{sum(one.sensitivity[0.3][0].mean for one in results) / 2:.3f}"
+    assert rows[1][3].startswith(f"{sum(result.mean.mean for result in results) / 2:.3f}")
+    assert rows[4][3] == f"{sum(result.sensitivity[0.3][0].mean for result in results) / 2:.3f}"
     assert any(line.startswith("By SHAPC-Mean: ") and line.endswith("of 1 pairs as in the paper.") for line in lines)
     assert (tmp_path / small.name / "stability-bars.png").exists()
 

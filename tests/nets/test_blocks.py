@@ -1,4 +1,4 @@
-"""Blocks of the networks against their formulas, written with torch's functions instead of modules."""
+"""Blocks of the networks against their formulas, written with torch functions instead of modules."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from perdure.nets.vit import Attention
 from perdure.nets.wide_resnet import WideBlock
 
 
-def ready(module: nn.Module) -> nn.Module:
-    """Give batch norms statistics and parameters that change something, and switch to evaluation."""
+def prepare(module: nn.Module) -> nn.Module:
+    """Give batch norm layers random statistics and parameters, and switch to evaluation mode."""
     draw = torch.Generator().manual_seed(3)
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
@@ -34,18 +34,18 @@ def image(*shape: int) -> Tensor:
 
 
 def test_basic_block_with_projection() -> None:
-    block = ready(BasicBlock(3, 6, stride=2, shortcut=projection(3, 6, stride=2)))
+    block = prepare(BasicBlock(3, 6, stride=2, shortcut=projection(3, 6, stride=2)))
     x, get = image(2, 3, 9, 8), block.get_submodule
     h = norm(
         functional.conv2d(x, block.state_dict()["residual.conv1.weight"], stride=2, padding=1),
         get("residual.norm1"),
     )
     h = functional.conv2d(functional.relu(h), block.state_dict()["residual.conv2.weight"], padding=1)
-    side = norm(functional.conv2d(x, block.state_dict()["shortcut.conv.weight"], stride=2), get("shortcut.norm"))
-    torch.testing.assert_close(block(x), functional.relu(norm(h, get("residual.norm2")) + side))
+    shortcut = norm(functional.conv2d(x, block.state_dict()["shortcut.conv.weight"], stride=2), get("shortcut.norm"))
+    torch.testing.assert_close(block(x), functional.relu(norm(h, get("residual.norm2")) + shortcut))
 
 
-def test_shortcut_a_takes_every_second_pixel_and_pads_channels_with_zeros() -> None:
+def test_shortcut_a_selects_every_second_pixel_and_pads_channels_with_zeros() -> None:
     x = image(2, 3, 9, 8)
     expected = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 1, 2))
     assert torch.equal(zero_padding(3, 6, stride=2)(x), expected)
@@ -53,26 +53,26 @@ def test_shortcut_a_takes_every_second_pixel_and_pads_channels_with_zeros() -> N
 
 
 def test_bottleneck_has_its_stride_on_the_middle_convolution() -> None:
-    block = ready(Bottleneck(4, 8, 2))
+    block = prepare(Bottleneck(4, 8, 2))
     x, weights, get = image(2, 4, 8, 8), block.state_dict(), block.get_submodule
     h = functional.relu(norm(functional.conv2d(x, weights["residual.conv1.weight"]), get("residual.norm1")))
     h = functional.conv2d(h, weights["residual.conv2.weight"], stride=2, padding=1)
     h = functional.conv2d(functional.relu(norm(h, get("residual.norm2"))), weights["residual.conv3.weight"])
-    side = norm(functional.conv2d(x, weights["shortcut.conv.weight"], stride=2), get("shortcut.norm"))
-    torch.testing.assert_close(block(x), functional.relu(norm(h, get("residual.norm3")) + side))
+    shortcut = norm(functional.conv2d(x, weights["shortcut.conv.weight"], stride=2), get("shortcut.norm"))
+    torch.testing.assert_close(block(x), functional.relu(norm(h, get("residual.norm3")) + shortcut))
 
 
 def test_wide_block_projects_the_activated_input() -> None:
-    block = ready(WideBlock(4, 6, 2))
+    block = prepare(WideBlock(4, 6, 2))
     x, weights, get = image(2, 4, 8, 8), block.state_dict(), block.get_submodule
-    opened = functional.relu(norm(x, get("open.norm")))
-    h = functional.conv2d(opened, weights["residual.conv1.weight"], stride=2, padding=1)
+    activated = functional.relu(norm(x, get("open.norm")))
+    h = functional.conv2d(activated, weights["residual.conv1.weight"], stride=2, padding=1)
     h = functional.conv2d(functional.relu(norm(h, get("residual.norm"))), weights["residual.conv2.weight"], padding=1)
-    torch.testing.assert_close(block(x), h + functional.conv2d(opened, weights["shortcut.weight"], stride=2))
+    torch.testing.assert_close(block(x), h + functional.conv2d(activated, weights["shortcut.weight"], stride=2))
 
 
-def test_wide_block_of_one_shape_adds_its_input() -> None:
-    block = ready(WideBlock(4, 4, 1))
+def test_wide_block_with_unchanged_shape_adds_its_input() -> None:
+    block = prepare(WideBlock(4, 4, 1))
     x = image(2, 4, 8, 8)
     torch.testing.assert_close(block(x) - x, block.get_submodule("residual")(block.get_submodule("open")(x)))
 
@@ -100,11 +100,11 @@ def test_stages_halve_the_map_and_double_the_channels() -> None:
     assert shapes == [(8, 32, 32), (16, 16, 16), (32, 8, 8), (64, 4, 4)]
 
 
-def test_tokens_know_their_place() -> None:
-    """Without the position offset a transformer that averages its tokens cannot tell a shuffled image."""
+def test_position_embedding_distinguishes_shuffled_patches() -> None:
+    """Without position embedding, a transformer that averages its tokens cannot distinguish shuffled patches."""
     net = nets.build("vit-small", input_shape=(1, 8, 8), outputs=3, width=16).eval()
     x = image(1, 1, 8, 8)
-    moved = torch.cat([x[..., 4:, :], x[..., :4, :]], dim=2)  # whole patches change place
-    assert not torch.allclose(net(x), net(moved), atol=1e-6)
+    shuffled = torch.cat([x[..., 4:, :], x[..., :4, :]], dim=2)  # whole patches change position
+    assert not torch.allclose(net(x), net(shuffled), atol=1e-6)
     nn.init.zeros_(net.body.get_parameter("position.offset"))
-    torch.testing.assert_close(net(x), net(moved), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(net(x), net(shuffled), rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""What the explainers rely on: every activation, addition and product is a module that is called once."""
+"""Every activation, addition and product is a module that is called once, as explainers require."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ WIDTH = {
     "wide-resnet40": 1,
 }
 ACTIVATIONS = (nn.ReLU, nn.GELU, nn.Softmax, nn.MaxPool1d, nn.MaxPool2d)
-# The only modules inside which an operation may take two activations, or be an activation.
-HOME: dict[str, tuple[type[nn.Module], ...]] = {
+# The only modules in which an operation may combine two activations, or be an activation function.
+ALLOWED_MODULES: dict[str, tuple[type[nn.Module], ...]] = {
     "add": (nets.Add,),
     "mul": (nn.Dropout,),
     "mm": (Scores, Mix),
@@ -46,54 +46,54 @@ def make(name: str) -> tuple[nets.Network, Tensor]:
     return net, torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
 
 
-class Watch(TorchDispatchMode):
-    """Note operations outside the modules they belong to, and operations that write into their input."""
+class OperationWatcher(TorchDispatchMode):
+    """Records operations outside their allowed modules, and operations that write into their input."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
-        self.own = {t.data_ptr() for t in [*net.parameters(), *net.buffers()]}
-        self.inside: list[tuple[nn.Module, set[int]]] = []
-        self.made: set[int] = set()
-        self.kept: list[Tensor] = []  # alive, so that no address is used twice
-        self.complaints: list[str] = []
-        self.seen: Counter[str] = Counter()
+        self.parameters = {t.data_ptr() for t in [*net.parameters(), *net.buffers()]}
+        self.stack: list[tuple[nn.Module, set[int]]] = []
+        self.output_addresses: set[int] = set()
+        self.outputs: list[Tensor] = []  # kept alive, so that no address is reused
+        self.violations: list[str] = []
+        self.counts: Counter[str] = Counter()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = func.overloadpacket.__name__
-        self.seen[name] += 1
-        activations = [a for a in args if isinstance(a, Tensor) and a.data_ptr() not in self.own]
+        self.counts[name] += 1
+        activations = [a for a in args if isinstance(a, Tensor) and a.data_ptr() not in self.parameters]
         pairs = len(activations) > 1 and name in {"add", "sub", "mul", "div", "mm", "bmm", "cat"}
-        where, given = self.inside[-1]
-        if (pairs or name in {"relu", "gelu", "_softmax"}) and not isinstance(where, HOME.get(name, ())):
-            self.complaints.append(f"{name} in {type(where).__name__}")
-        if name.endswith("_") and activations and activations[0].data_ptr() in given | self.made:
-            self.complaints.append(f"{name} writes into an activation in {type(where).__name__}")
+        module, input_addresses = self.stack[-1]
+        if (pairs or name in {"relu", "gelu", "_softmax"}) and not isinstance(module, ALLOWED_MODULES.get(name, ())):
+            self.violations.append(f"{name} in {type(module).__name__}")
+        if name.endswith("_") and activations and activations[0].data_ptr() in input_addresses | self.output_addresses:
+            self.violations.append(f"{name} writes into an activation in {type(module).__name__}")
         return func(*args, **(kwargs or {}))
 
-    def enter(self, module: nn.Module, given: tuple[Tensor, ...]) -> None:
-        self.inside.append((module, {tensor.data_ptr() for tensor in given}))
+    def enter(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self.stack.append((module, {tensor.data_ptr() for tensor in inputs}))
 
-    def leave(self, _: nn.Module, __: Any, made: Tensor) -> None:
-        self.inside.pop()
-        self.made.add(made.data_ptr())
-        self.kept.append(made)
+    def leave(self, _: nn.Module, __: Any, output: Tensor) -> None:
+        self.stack.pop()
+        self.output_addresses.add(output.data_ptr())
+        self.outputs.append(output)
 
 
-def complaints(net: nn.Module, x: Tensor) -> tuple[list[str], Counter[str]]:
-    """Run the network under watch; the innermost module that is being called is known at every operation."""
-    watch = Watch(net)
-    handles = [part.register_forward_pre_hook(watch.enter) for part in net.modules()]
-    handles += [part.register_forward_hook(watch.leave) for part in net.modules()]
-    with watch:
+def watch(net: nn.Module, x: Tensor) -> tuple[list[str], Counter[str]]:
+    """Run the network; return violations and the number of calls of each operation."""
+    watcher = OperationWatcher(net)
+    handles = [part.register_forward_pre_hook(watcher.enter) for part in net.modules()]
+    handles += [part.register_forward_hook(watcher.leave) for part in net.modules()]
+    with watcher:
         net(x)
     for handle in handles:
         handle.remove()
-    return watch.complaints, watch.seen
+    return watcher.violations, watcher.counts
 
 
-def calls(net: nn.Module, x: Tensor, kinds: tuple[type[nn.Module], ...]) -> list[int]:
+def count_calls(net: nn.Module, x: Tensor, kinds: tuple[type[nn.Module], ...]) -> list[int]:
     counts: Counter[nn.Module] = Counter()
     parts = [part for part in net.modules() if isinstance(part, kinds)]
 
@@ -109,20 +109,20 @@ def calls(net: nn.Module, x: Tensor, kinds: tuple[type[nn.Module], ...]) -> list
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
 @pytest.mark.parametrize("name", nets.names())
-def test_operations_stay_in_their_modules(name: str, mode: str) -> None:
+def test_operations_are_in_their_modules(name: str, mode: str) -> None:
     net, x = make(name)
-    found, seen = complaints(net.train(mode == "train"), x)
-    assert found == []
-    assert seen["relu"] + seen["gelu"] == len([m for m in net.modules() if isinstance(m, nn.ReLU | nn.GELU)])
-    assert seen["relu"] + seen["gelu"] > 0
+    violations, counts = watch(net.train(mode == "train"), x)
+    assert violations == []
+    assert counts["relu"] + counts["gelu"] == len([m for m in net.modules() if isinstance(m, nn.ReLU | nn.GELU)])
+    assert counts["relu"] + counts["gelu"] > 0
 
 
 @pytest.mark.parametrize("name", nets.names())
 def test_every_leaf_module_is_called_exactly_once(name: str) -> None:
     net, x = make(name)
-    assert set(calls(net.eval(), x, (*ACTIVATIONS, nets.Add))) == {1}
+    assert set(count_calls(net.eval(), x, (*ACTIVATIONS, nets.Add))) == {1}
     leaves = [part for part in net.modules() if not list(part.children())]
-    assert set(calls(net, x, tuple({type(leaf) for leaf in leaves}))) == {1}
+    assert set(count_calls(net, x, tuple({type(leaf) for leaf in leaves}))) == {1}
 
 
 @pytest.mark.parametrize("name", nets.names())
@@ -135,7 +135,7 @@ def test_no_activation_is_in_place(name: str) -> None:
 
 
 class Careless(nn.Module):
-    """All the faults the watch must see, chosen by name."""
+    """A network with a fault that the watcher must detect."""
 
     def __init__(self, fault: str) -> None:
         super().__init__()
@@ -156,27 +156,27 @@ class Careless(nn.Module):
 @pytest.mark.parametrize(
     "fault", ["add in Careless", "mul in Careless", "relu in Careless", "relu_ writes", "mm in Careless"]
 )
-def test_the_watch_sees_the_fault(fault: str) -> None:
-    found, _ = complaints(Careless(fault), torch.randn(4, 4, generator=torch.Generator().manual_seed(0)))
-    assert any(fault in line for line in found)
+def test_the_watcher_detects_the_fault(fault: str) -> None:
+    violations, _ = watch(Careless(fault), torch.randn(4, 4, generator=torch.Generator().manual_seed(0)))
+    assert any(fault in line for line in violations)
 
 
-# captum has no DeepLift rule for GELU, and its rule for max-pooling keeps one of two overlapping windows.
+# captum has no DeepLift rule for GELU, and its rule for max-pooling counts only one of two overlapping windows.
 WITHOUT_RULE = {"vit-small", "alexnet", "resnet50", "resnet101"}
 
 
 @pytest.mark.parametrize("name", sorted(set(nets.names()) - WITHOUT_RULE))
-def test_deeplift_of_captum_is_complete(name: str) -> None:
-    """Attributions sum to f(x) - f(baseline): only so if captum sees every nonlinear part, once.
+def test_captum_deeplift_is_complete(name: str) -> None:
+    """Attributions sum to f(x) - f(baseline), which requires that captum handles every nonlinear module exactly once.
 
-    captum hooks input and output tensors; where a pooling directly follows an activation both are one tensor,
-    and the pooling's rule is lost. A copy at the entrance of each nonlinear part separates them.
+    captum hooks input and output tensors. If a pooling directly follows an activation, both are one tensor, and the
+    rule of the pooling is lost. Copying the input of each nonlinear module separates them.
     """
     net, x = make(name)
     net, x = net.double().eval(), x.double()
     baseline = torch.randn(1, *x.shape[1:], generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     parts = [part for part in net.modules() if isinstance(part, ACTIVATIONS)]
-    copies = [part.register_forward_pre_hook(lambda _, given: given[0].clone()) for part in parts]
+    copies = [part.register_forward_pre_hook(lambda _, inputs: inputs[0].clone()) for part in parts]
     attributions = DeepLift(net).attribute(x, baseline, target=1)
     for copy in copies:
         copy.remove()
@@ -185,7 +185,7 @@ def test_deeplift_of_captum_is_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", nets.names())
-def test_torch_fx_can_trace_it(name: str) -> None:
+def test_torch_fx_can_trace_every_network(name: str) -> None:
     net, x = make(name)
     traced = torch.fx.symbolic_trace(net.eval())
     torch.testing.assert_close(traced(x), net(x))

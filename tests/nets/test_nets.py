@@ -1,8 +1,10 @@
-"""Networks: published sizes, seeds, shapes and messages."""
+"""Networks: published parameter counts, seeds, input shapes, error messages and registration."""
 
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from perdure import nets
 from perdure.base.errors import InputError
 from perdure.nets import registry
 
-# Parameters in the papers' or the reference implementations' setting: (input shape, outputs, count).
+# Parameter counts of the papers or the reference implementations: (input shape, outputs, count).
 PUBLISHED = {
     "mlp400": ((1, 28, 28), 10, 478_410),  # 784 * 400 + 400 + 400 * 400 + 400 + 400 * 10 + 10
     "resnet18": ((3, 32, 32), 10, 11_173_962),  # small-image ResNet-18, 11.17 M
@@ -35,7 +37,7 @@ PUBLISHED = {
     "wide-resnet16": ((3, 32, 32), 10, 10_961_370),  # WRN-16-8: 11.0 M
     "wide-resnet40": ((3, 32, 32), 10, 8_949_210),  # WRN-40-4: 8.9 M
 }
-# Widths that keep the tests fast; the structure is the same.
+# Small widths keep the tests fast; the structure is the same.
 NARROW = {
     "alexnet": 2,
     "mlp400": 16,
@@ -59,7 +61,7 @@ CASES = [
 ]
 
 
-def narrow(name: str, shape: tuple[int, ...], outputs: int = 5, seed: int = 0) -> nets.Network:
+def build_narrow(name: str, shape: tuple[int, ...], outputs: int = 5, seed: int = 0) -> nets.Network:
     return nets.build(name, input_shape=shape, outputs=outputs, seed=seed, width=NARROW.get(name))
 
 
@@ -68,7 +70,7 @@ def batch(shape: tuple[int, ...], n: int = 3) -> Tensor:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_parameter_count_is_the_published_one(name: str) -> None:
+def test_parameter_count_equals_the_published_count(name: str) -> None:
     shape, outputs, published = PUBLISHED[name]
     assert nets.count_parameters(name, input_shape=shape, outputs=outputs) == published
 
@@ -78,7 +80,7 @@ def test_lenet_pads_28_pixels_to_32() -> None:
     assert nets.count_parameters("lenet", input_shape=(1, 32, 32), outputs=10) == small
 
 
-def test_counting_agrees_with_a_built_network() -> None:
+def test_count_parameters_equals_the_count_of_a_built_network() -> None:
     net = nets.build("small-conv", input_shape=(3, 32, 32), outputs=10)
     count = nets.count_parameters("small-conv", input_shape=(3, 32, 32), outputs=10)
     assert count == sum(parameter.numel() for parameter in net.parameters())
@@ -87,7 +89,7 @@ def test_counting_agrees_with_a_built_network() -> None:
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
 def test_forward_and_backward(name: str, shape: tuple[int, ...]) -> None:
-    net = narrow(name, shape).train()
+    net = build_narrow(name, shape).train()
     x = batch(shape)
     logits = net(x)
     assert logits.shape == (3, 5)
@@ -102,31 +104,31 @@ def test_forward_and_backward(name: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("name", ["alexnet", "vgg16", "resnet50", "lenet", "zenke-conv", "vit-small"])
 @pytest.mark.parametrize("shape", [(3, 224, 224), (3, 32, 64), (3, 128, 160)])
 def test_large_and_oblong_images(name: str, shape: tuple[int, ...]) -> None:
-    assert narrow(name, shape).eval()(batch(shape, 1)).shape == (1, 5)
+    assert build_narrow(name, shape).eval()(batch(shape, 1)).shape == (1, 5)
 
 
-def test_alexnet_sees_small_images_through_a_finer_stem() -> None:
-    stems = [nets.build("alexnet", input_shape=(3, s, s), outputs=2, width=2) for s in (32, 64, 127, 128, 224)]
-    convolutions = [next(part for part in net.modules() if isinstance(part, nn.Conv2d)) for net in stems]
+def test_alexnet_has_a_smaller_first_convolution_for_small_images() -> None:
+    networks = [nets.build("alexnet", input_shape=(3, s, s), outputs=2, width=2) for s in (32, 64, 127, 128, 224)]
+    convolutions = [next(part for part in net.modules() if isinstance(part, nn.Conv2d)) for net in networks]
     assert [part.kernel_size[0] for part in convolutions] == [5, 5, 5, 11, 11]
     assert [part.stride[0] for part in convolutions] == [1, 1, 1, 4, 4]
 
 
-def test_lowest_size_is_the_lowest_that_works() -> None:
-    """One pixel less than the stated minimum leaves some layer without input (unpadded networks)."""
+def test_minimum_size_is_the_smallest_that_works() -> None:
+    """With one pixel less than the minimum, some layer has an empty input (networks without padding)."""
     for name in ("lenet", "zenke-conv", "alexnet", "vgg16"):
         least = nets.describe(name).minimum
-        assert narrow(name, (3, *least)).eval()(batch((3, *least))).shape == (3, 5)
-        entry = registry._NETWORKS[name]
+        assert build_narrow(name, (3, *least)).eval()(batch((3, *least))).shape == (3, 5)
+        entry = registry.NETWORKS.get(name)
         smaller = (3, *(side - 1 for side in least))
         with pytest.raises((RuntimeError, ValueError)):
             entry.make(smaller, 5, NARROW.get(name, entry.description.width))(batch(smaller))
 
 
 @pytest.mark.parametrize("name", nets.names())
-def test_rows_of_a_batch_do_not_meet_in_evaluation(name: str) -> None:
+def test_examples_of_a_batch_are_independent_in_evaluation_mode(name: str) -> None:
     shape = (32,) if nets.describe(name).inputs == "signals" else (3, 32, 32)
-    net = narrow(name, shape).eval()
+    net = build_narrow(name, shape).eval()
     x = batch(shape)
     together = net(x)
     for row in range(3):
@@ -135,7 +137,7 @@ def test_rows_of_a_batch_do_not_meet_in_evaluation(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in nets.names() if nets.describe(name).inputs != "signals"])
 def test_channels_last_gives_the_same_output(name: str) -> None:
-    net = narrow(name, (3, 32, 32)).eval()
+    net = build_narrow(name, (3, 32, 32)).eval()
     x = batch((3, 32, 32))
     plain = net(x)
     faster = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -143,14 +145,14 @@ def test_channels_last_gives_the_same_output(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", nets.names())
-def test_the_seed_alone_decides_and_the_global_state_stays(name: str) -> None:
+def test_parameters_depend_on_the_seed_alone_and_the_global_state_is_unchanged(name: str) -> None:
     shape = (32,) if nets.describe(name).inputs == "signals" else (3, 32, 32)
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = narrow(name, shape, seed=3)
+    first = build_narrow(name, shape, seed=3)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    again, other = narrow(name, shape, seed=3), narrow(name, shape, seed=4)
+    again, other = build_narrow(name, shape, seed=3), build_narrow(name, shape, seed=4)
     assert all(torch.equal(p, q) for p, q in zip(first.parameters(), again.parameters(), strict=True))
     assert not torch.equal(first.head.weight, other.head.weight)
     x = batch(shape)
@@ -165,18 +167,18 @@ def test_small_conv_learns_the_digits() -> None:
     draw = torch.Generator().manual_seed(0)
     train, test = torch.randperm(len(x), generator=draw).tensor_split([1400])
     net = nets.build("small-conv", input_shape=(1, 8, 8), outputs=10)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for _ in range(10):
         for rows in train[torch.randperm(1400, generator=draw)].reshape(-1, 35):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             torch.autograd.backward(nn.functional.cross_entropy(net(x[rows]), y[rows]))
-            optimiser.step()
+            optimizer.step()
     with torch.inference_mode():
         accuracy = (net(x[test]).argmax(1) == y[test]).float().mean()
     assert accuracy > 0.93
 
 
-def test_numpy_sizes_are_welcome() -> None:
+def test_numpy_integers_are_accepted() -> None:
     net = nets.build("small-conv", input_shape=np.array([1, 8, 8]), outputs=np.int64(4))  # type: ignore[arg-type]
     assert net(batch((1, 8, 8))).shape == (3, 4)
 
@@ -187,13 +189,13 @@ def test_numpy_sizes_are_welcome() -> None:
         ("resnet-18", {}, "did you mean 'resnet18'"),
         ("unheard of", {}, "known: .*small-conv"),
         ("small-conv", {"input_shape": (1, 7, 8)}, r"7 x 8 are too small, expected at least 8 x 8"),
-        ("resnet18", {"input_shape": (32, 32)}, r"\(32, 32\), expected \(channels, height, width\)"),
+        ("resnet18", {"input_shape": (32, 32)}, r"expected \(channels, height, width\), got \(32, 32\)"),
         ("conv-1d", {"input_shape": (1, 8, 8)}, r"expected \(channels, length\)"),
         ("conv-1d", {"input_shape": (3, 7)}, "7 are too small, expected at least 8"),
         ("mlp400", {"input_shape": ()}, "expected any shape"),
-        ("mlp400", {"input_shape": (0,)}, "input_shape holds 0"),
-        ("mlp400", {"outputs": 2.5}, "outputs holds 2.5"),
-        ("mlp400", {"width": -1}, "width holds -1"),
+        ("mlp400", {"input_shape": (0,)}, "input_shape: expected a positive whole number, got 0"),
+        ("mlp400", {"outputs": 2.5}, "outputs: expected a positive whole number, got 2.5"),
+        ("mlp400", {"width": -1}, "width: expected a positive whole number, got -1"),
         (
             "vgg16",
             {"input_shape": (1, 28, 28)},
@@ -202,31 +204,31 @@ def test_numpy_sizes_are_welcome() -> None:
         (
             "vit-small",
             {"input_shape": (3, 30, 32)},
-            "30 x 32 is no whole number of patches; pad it to multiples of 4",
+            "30 x 32 cannot be divided into patches of 4 x 4; pad it to multiples of 4",
         ),
         ("vit-small", {"input_shape": (3, 64, 60)}, "multiples of 8"),
-        ("vit-small", {"width": 40}, "width is 40, expected a multiple of 16"),
+        ("vit-small", {"width": 40}, "width: expected a multiple of 16, got 40"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(name: str, options: dict[str, object], message: str) -> None:
+def test_invalid_arguments_raise_a_one_line_message(name: str, options: dict[str, object], message: str) -> None:
     settings: dict[str, object] = {"input_shape": (3, 32, 32), "outputs": 10} | options
     with pytest.raises(InputError, match=message) as caught:
         nets.build(name, **settings)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
 
-def test_a_description_is_complete_and_frozen() -> None:
+def test_descriptions_are_complete_and_frozen() -> None:
     for name in nets.names():
-        about = nets.describe(name)
-        assert about.name == name
-        assert about.paper
-        assert about.width_is
+        description = nets.describe(name)
+        assert description.name == name
+        assert description.paper
+        assert description.width_meaning
     with pytest.raises(FrozenInstanceError):
-        about.name = "other"  # type: ignore[misc]
+        description.name = "other"  # type: ignore[misc]
 
 
-class Odd(nn.Module):
-    """A user's network: its layers not registered in the order they are called, no ``features`` method."""
+class UserNetwork(nn.Module):
+    """A user's network: layers are not registered in the order of their calls, and there is no ``features`` method."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,24 +239,24 @@ class Odd(nn.Module):
         return self.last(torch.tanh(self.features(x)))  # type: ignore[no-any-return]
 
 
-def test_features_of_a_users_network_are_what_its_last_linear_sees() -> None:
-    net, x = Odd(), torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+def test_features_of_a_users_network_are_the_input_of_its_last_linear_layer() -> None:
+    net, x = UserNetwork(), torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(nets.features_of(net, x), torch.tanh(net.features(x)))
     assert not any(part._forward_pre_hooks for part in net.modules())
 
 
-def test_features_of_our_network_are_its_method() -> None:
-    net = narrow("small-conv", (1, 8, 8)).eval()
+def test_features_of_a_built_network_come_from_its_method() -> None:
+    net = build_narrow("small-conv", (1, 8, 8)).eval()
     x = batch((1, 8, 8))
     assert torch.equal(nets.features_of(net, x), net.features(x))
     body_and_head = nn.Sequential(net.body, net.head)
     assert torch.equal(nets.features_of(body_and_head, x), net.features(x))
 
 
-def test_features_and_outputs_come_from_one_pass_and_the_head_is_the_layer_between() -> None:
-    ours, shape = narrow("small-conv", (1, 8, 8)).eval(), (1, 8, 8)
+def test_features_and_outputs_need_one_forward_pass_and_the_head_maps_between_them() -> None:
+    ours, shape = build_narrow("small-conv", (1, 8, 8)).eval(), (1, 8, 8)
     for net, x in (
-        (Odd(), torch.randn(3, 6)),
+        (UserNetwork(), torch.randn(3, 6)),
         (ours, batch(shape)),
         (nn.Sequential(ours.body, ours.head), batch(shape)),
     ):
@@ -268,15 +270,15 @@ def test_features_and_outputs_come_from_one_pass_and_the_head_is_the_layer_betwe
         assert torch.equal(nets.head_of(net, x)(features), outputs)
 
 
-def test_a_copy_that_another_hook_runs_does_not_pass_for_the_network() -> None:
-    # The meter measures a network's cost on a copy, in a hook, on two blank examples.
+def test_features_ignore_copies_of_the_network_that_another_hook_runs() -> None:
+    # The meter measures the cost of a network on a copy, in a hook, with two blank examples.
     net = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))
     net.register_forward_hook(lambda module, *_: (copy.deepcopy(module)[1](torch.zeros(2, 4)), None)[1])
     x = torch.randn(3, 6)
     assert torch.equal(nets.features_of(net, x), net[0](x))
 
 
-def test_no_hook_survives_a_failing_forward_pass() -> None:
+def test_hooks_are_removed_if_the_forward_pass_fails() -> None:
     net = nn.Sequential(nn.Linear(3, 2), nn.Linear(5, 1))
     with pytest.raises(RuntimeError):
         nets.features_of(net, torch.zeros(1, 3))
@@ -288,15 +290,56 @@ def test_a_network_without_a_linear_layer_is_refused() -> None:
         nets.features_of(nn.Conv2d(1, 1, 1), torch.zeros(1, 1, 2, 2))
 
 
-def test_the_table_in_the_documentation_is_true() -> None:
+def test_the_table_in_the_documentation_is_correct() -> None:
     page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("| `")]
     assert sorted(row[1].strip("`") for row in rows) == nets.names()
-    for _, quoted, paper, count, setting, takes, width, _ in rows:
+    for _, quoted, paper, count, setting, inputs, width, _ in rows:
         name = quoted.strip("`")
         shape, outputs = setting.split(" → ")
         sides = tuple(int(side) for side in shape.split(" x "))
-        about = nets.describe(name)
+        description = nets.describe(name)
         assert nets.count_parameters(name, input_shape=sides, outputs=int(outputs)) == int(count.replace(",", ""))
-        assert (paper, int(width)) == (about.paper, about.width)
-        assert takes.endswith(" x ".join(map(str, about.minimum)) or "any shape, flattened")
+        assert (paper, int(width)) == (description.paper, description.width)
+        assert inputs.endswith(" x ".join(map(str, description.minimum)) or "any shape, flattened")
+
+
+def test_every_network_has_a_one_line_summary() -> None:
+    assert set(nets.summaries()) == set(nets.names())
+    for name, summary in nets.summaries().items():
+        assert 20 < len(summary) <= 90, name
+        assert summary.endswith("."), name
+        assert not summary.endswith("..."), name
+
+
+PLUGIN = '''
+from torch import nn
+
+from perdure.nets import Network, network
+
+
+@network("their-net", paper="theirs", minimum=(4, 4), width=3, width_meaning="channels of the convolution")
+def their_net(shape, outputs, width):
+    """One convolution and a linear head."""
+    body = nn.Sequential(nn.Conv2d(shape[0], width, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Network(body, nn.Linear(width, outputs))
+'''
+CHECK = """
+import sys
+from perdure import nets
+assert "perdure.nets.vit" not in sys.modules
+assert nets.summaries()["their-net"] == "One convolution and a linear head."
+assert nets.build("their-net", input_shape=(1, 4, 4), outputs=2).head.in_features == 3
+assert "resnet18" in nets.names()
+"""
+
+
+def test_a_network_of_another_package_works_through_its_entry_point(tmp_path: Path) -> None:
+    (tmp_path / "their_networks.py").write_text(PLUGIN)
+    metadata = tmp_path / "their_networks-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: their-networks\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[perdure.networks]\ntheirs = their_networks\n")
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{CHECK}"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Accuracy on every task, in each scenario."""
+"""Accuracy of a learner on every task, in each scenario."""
 
 from __future__ import annotations
 
@@ -7,44 +7,45 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from perdure.learners.learner import Learner, masked
+from perdure.learners.learner import Learner, mask_logits
 from perdure.tasks import Examples
 
 BATCH = 512
 
 
 def accuracies(learner: Learner, seen_tasks: Iterable[int], *, validation: bool = False) -> list[float]:
-    """Return the learner's accuracy on every task of its benchmark, also on those not trained yet.
+    """Return the learner's accuracy on every task of its benchmark, including tasks that are not trained yet.
 
-    Task-incrementally the argmax runs over the task's own outputs, domain-incrementally over all. Class-incrementally it runs
-    over the classes seen so far; a task with classes not seen yet is scored over all outputs, as the untrained network is.
-    ``validation`` takes the validation examples of the tasks that have them and leaves the others NaN.
+    Task-incremental: the argmax is taken over the outputs of the task. Domain-incremental: over all outputs.
+    Class-incremental: over the classes seen so far; a task with classes that are not seen yet is scored over all
+    outputs, as for an untrained network. With ``validation``, the validation examples are used, and tasks that have
+    none are NaN.
     """
     tasks = learner.context.benchmark.tasks
-    seen = sorted({unit for task in seen_tasks for unit in tasks[task].classes})
+    seen_classes = sorted({output for task in seen_tasks for output in tasks[task].classes})
     result = []
     with learner.context.meter.paused():
         for task in range(len(tasks)):
             examples = tasks[task].validation if validation else tasks[task].test
-            result.append(float("nan") if examples is None else _accuracy(learner, task, examples, seen))
+            result.append(float("nan") if examples is None else _accuracy(learner, task, examples, seen_classes))
     return result
 
 
 @torch.inference_mode()
-def _accuracy(learner: Learner, task: int, examples: Examples, seen: list[int]) -> float:
+def _accuracy(learner: Learner, task: int, examples: Examples, seen_classes: list[int]) -> float:
     benchmark, context = learner.context.benchmark, learner.context
     candidates = list(benchmark.tasks[task].classes)
     if benchmark.scenario == "class":
-        candidates = seen if set(candidates) <= set(seen) else list(range(benchmark.outputs))
+        candidates = seen_classes if set(candidates) <= set(seen_classes) else list(range(benchmark.outputs))
     elif benchmark.scenario == "domain":
         candidates = list(range(benchmark.outputs))
     was_training = learner.net.training
     learner.net.eval()
-    right = 0
+    correct = 0
     for start in range(0, len(examples), BATCH):
         raw = torch.from_numpy(np.ascontiguousarray(examples.x[start : start + BATCH])).to(context.device)
         y = torch.from_numpy(examples.y[start : start + BATCH]).to(context.device)
-        scores = learner.logits(context.preparation.normalised(raw))
-        right += int((masked(scores, candidates).argmax(dim=1) == y).sum())
+        scores = learner.logits(context.preparation.normalize(raw))
+        correct += int((mask_logits(scores, candidates).argmax(dim=1) == y).sum())
     learner.net.train(was_training)
-    return right / len(examples)
+    return correct / len(examples)

@@ -1,9 +1,9 @@
-"""How many multiply-adds a learner spends, counted while it trains.
+"""Counts the multiply-adds that a learner spends on training.
 
-The cost of one example is measured once for each input shape with torch's flop counter (which counts two for a
-multiply-add); hooks then only count examples. A pass whose output needs a gradient is taken to be followed by its
-backward pass. Copies of a watched network (teachers, snapshots) are watched too: the hooks are plain functions, which
-``copy.deepcopy`` passes on.
+The cost of one example is measured once per input shape with torch's flop counter, which counts two operations per
+multiply-add. After that, forward hooks only count examples. A forward pass whose output requires a gradient is
+assumed to be followed by its backward pass. Copies of a watched network (teachers, snapshots) are counted too,
+because the hooks are plain functions that ``copy.deepcopy`` passes on to the copy.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from perdure.nets import Network
 
 Pass = tuple[str, tuple[int, ...], bool, bool]
+"""Kind of pass: module name, input shape of one example, whether the input and the output require gradients."""
 
 
 class Meter:
-    """Counts the multiply-adds of the networks it watches. Evaluation is not learning: pause it there."""
+    """Counts the multiply-adds of the networks it watches. Pause it during evaluation, which is not part of training."""
 
     def __init__(self) -> None:
         self._examples: dict[Pass, int] = {}
@@ -31,7 +32,11 @@ class Meter:
         self._paused = False
 
     def watch(self, network: nn.Module, name: str = "network") -> None:
-        """Count the passes of a network; body and head of ours apart, so that a call of ``features`` counts as well."""
+        """Count the passes of a network.
+
+        The body and the head of a `Network` are watched separately, so that a call of its ``features`` method is
+        counted.
+        """
         if isinstance(network, Network):
             self._watch(network.body, f"{name}.body")
             self._watch(network.head, f"{name}.head")
@@ -54,7 +59,7 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Let what happens inside go uncounted."""
+        """Do not count passes inside this context."""
         before, self._paused = self._paused, True
         try:
             yield
@@ -67,15 +72,15 @@ class Meter:
         return sum(self._cost[key] * count for key, count in self._examples.items())
 
     def reset(self) -> None:
-        """Begin a new count; what is known of costs stays."""
+        """Set the count to zero; the measured costs per example are kept."""
         self._examples.clear()
 
     def state(self) -> list[list[Any]]:
-        """Return the counts and costs, for a run that is resumed."""
+        """Return the counts and costs, to resume a run."""
         return [[list(key), self._cost[key], count] for key, count in self._examples.items()]
 
     def load_state(self, state: list[list[Any]]) -> None:
-        """Take up a saved count."""
+        """Restore the counts and costs that `state` returned."""
         self.reset()
         for (name, shape, input_gradient, backward), cost, count in state:
             key = (name, tuple(shape), input_gradient, backward)
@@ -90,9 +95,9 @@ def example_cost(
     input_gradient: bool = False,
     backward: bool = True,
 ) -> int:
-    """Return the multiply-adds of one example through a module, with its backward pass if asked.
+    """Return the multiply-adds of one example through a module, including the backward pass if ``backward`` is true.
 
-    Measured on a copy in evaluation mode, so that neither batch statistics nor random numbers are touched.
+    Measured on a copy in evaluation mode, so that neither batch statistics nor the random state change.
     """
     clone = copy.deepcopy(module).eval()
     for part in clone.modules():

@@ -1,4 +1,4 @@
-"""What a run tells while it works. The loop calls these; the command line draws them."""
+"""Progress events of a run: the loop calls these methods, and the command line overrides them to draw a progress bar."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is: step and epoch (0-based) and how many there are of each."""
+    """Position of a run: step (0-based) and number of steps, task name, epochs per step, batches per epoch."""
 
     step: int
     steps: int
@@ -18,16 +18,16 @@ class Position:
 
 
 class Progress:
-    """A listener that hears everything and says nothing."""
+    """Receives the progress events of a run. This base class ignores them."""
 
     def begin_task(self, position: Position, done_batches: int) -> None:
-        """A step begins, or is taken up again after so many of its batches."""
+        """Called when a step begins or resumes; ``done_batches`` of its batches are already trained."""
 
     def batch(self, epoch: int, loss: float) -> None:
-        """A batch was learned."""
+        """Called after each training batch."""
 
     def end_task(self, position: Position, accuracies: Sequence[float]) -> None:
-        """A step ended with these accuracies on all tasks."""
+        """Called when a step ends, with the accuracy on every task."""
 
 
 SILENT = Progress()

@@ -1,4 +1,4 @@
-"""How each benchmark is trained unless the user says otherwise."""
+"""Default networks and training settings of each benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.tasks import Benchmark
 
 @dataclass(frozen=True)
 class Protocol:
-    """A network and the training that goes with it."""
+    """The default network and training settings of a benchmark."""
 
     network: str
     training: Training = field(default_factory=Training)
@@ -27,7 +27,7 @@ PROTOCOLS = {
     "split-fashion-mnist": Protocol("mlp400", _HSU),
     "permuted-mnist": Protocol("mlp400", _HSU),
     "rotated-mnist": Protocol("mlp400", _HSU),
-    # The protocol of the SHAPC paper's table: full width, SGD without momentum, batch 32.
+    # The protocol of Table 1 of the SHAPC paper: full width, SGD without momentum, batch size 32.
     "split-cifar10": Protocol("resnet18", Training(epochs=50, lr=0.1)),
     "split-cifar100": Protocol("resnet18", Training(epochs=50, lr=0.03, milestones=(35, 45))),
     "split-cifar100-5x20": Protocol("resnet18", Training(epochs=50, lr=0.03, milestones=(35, 45))),
@@ -38,27 +38,27 @@ PROTOCOLS = {
 
 
 def protocol_for(benchmark: Benchmark) -> Protocol:
-    """Return the protocol of a benchmark; data of the user's own get a small network that fits their shape."""
+    """Return the protocol of a benchmark; for a user's data, a small network that fits the input shape."""
     if benchmark.name in PROTOCOLS:
         return PROTOCOLS[benchmark.name]
     return Protocol("small-conv" if len(benchmark.input_shape) == 3 else "mlp400")
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What a learner is trained with: the shared training and its own settings."""
+class ResolvedSettings:
+    """The training settings and the method's settings that a learner is trained with."""
 
     training: Training
     settings: dict[str, Any]
 
 
-def choose(
+def resolve_settings(
     benchmark: Benchmark, learner: type[Learner], training: Mapping[str, Any], settings: Mapping[str, Any]
-) -> Choice:
-    """Return the settings of a learner on a benchmark: what the user gave, else what was published, else the protocol's."""
+) -> ResolvedSettings:
+    """Return a learner's settings on a benchmark: the user's values, else published ones, else those of the protocol."""
     published = learner.published.get(benchmark.name, {})
-    shared = {entry.name for entry in fields(Training)}
-    return Choice(
+    shared = {field.name for field in fields(Training)}
+    return ResolvedSettings(
         training=replace(
             protocol_for(benchmark).training,
             **{**{name: value for name, value in published.items() if name in shared}, **training},

@@ -1,4 +1,4 @@
-"""How a network is trained at each task: settings that all learners share."""
+"""Training settings that all learners share: epochs, batches, optimizer."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 
 Optimizer = Literal["sgd", "adam", "adagrad"]
 
 
 @dataclass(frozen=True)
 class Training:
-    """Epochs, batches and optimiser of every task; the optimiser is made anew for each.
+    """How the network is trained on each task. A new optimizer is created for every task.
 
-    ``milestones`` are the epochs after which the rate is multiplied by ``decay``. ``patience``: stop a task when its validation
-    accuracy has not risen for so many epochs and go back to the best weights; 0 trains all epochs. ``evaluate_every``:
-    evaluate all tasks every so many steps within a task (for the stability-gap measures); 0 only after each task.
+    ``milestones``: epochs after which the learning rate is multiplied by ``decay``. ``patience``: stop a task when its
+    validation accuracy has not increased for this many epochs and restore the best weights; 0 trains all epochs.
+    ``evaluate_every``: evaluate all tasks after every this many batches within a task (for the stability-gap measures);
+    0 evaluates only after each task.
     """
 
     epochs: int = 10
@@ -35,9 +36,9 @@ class Training:
     evaluate_every: int = 0
 
     def __post_init__(self) -> None:
-        for name, lowest in (("epochs", 1), ("batch_size", 1), ("patience", 0), ("evaluate_every", 0)):
-            if getattr(self, name) < lowest:
-                raise InputError(f"{name}: expected at least {lowest}, got {getattr(self, name)}")
+        for name, minimum in (("epochs", 1), ("batch_size", 1), ("patience", 0), ("evaluate_every", 0)):
+            if getattr(self, name) < minimum:
+                raise InputError(f"{name}: expected at least {minimum}, got {getattr(self, name)}")
         for name in ("lr", "decay"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}: expected a positive number, got {getattr(self, name)}")
@@ -46,25 +47,27 @@ class Training:
                 raise InputError(f"{name}: expected a number of at least 0, got {getattr(self, name)}")
         if self.optimizer not in get_args(Optimizer):
             raise InputError(
-                f"optimizer {self.optimizer!r} is not known; {nearest(self.optimizer, list(get_args(Optimizer)))}"
+                f"optimizer: unknown name {self.optimizer!r}; {suggest(self.optimizer, list(get_args(Optimizer)))}"
             )
         if self.momentum and self.optimizer != "sgd":
-            raise InputError(f"momentum is an option of sgd, not of {self.optimizer}")
+            raise InputError(
+                f"momentum: expected 0 with {self.optimizer}, got {self.momentum}; momentum is an option of sgd"
+            )
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Return a new optimiser over the parameters."""
-        chosen = list(parameters)
+        """Return a new optimizer for the parameters."""
+        trained = list(parameters)
         if self.optimizer == "adam":
-            return torch.optim.Adam(chosen, lr=self.lr, weight_decay=self.weight_decay)
+            return torch.optim.Adam(trained, lr=self.lr, weight_decay=self.weight_decay)
         if self.optimizer == "adagrad":
-            return torch.optim.Adagrad(chosen, lr=self.lr, weight_decay=self.weight_decay)
-        return torch.optim.SGD(chosen, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+            return torch.optim.Adagrad(trained, lr=self.lr, weight_decay=self.weight_decay)
+        return torch.optim.SGD(trained, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
 
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch (0-based)."""
         return self.lr * float(self.decay ** sum(epoch >= milestone for milestone in self.milestones))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values, for the record."""
+        """Return the settings as plain JSON values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**values, "milestones": list(self.milestones)}

@@ -1,4 +1,4 @@
-"""ResNet-50 and ResNet-101: bottleneck blocks behind the ImageNet stem."""
+"""ResNet-50 and ResNet-101: the ImageNet stem followed by bottleneck blocks."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from perdure.nets.layers import Add, Network, chain, convolution, initialised_for_relu
+from perdure.nets.layers import Add, Network, convolution, init_for_relu, named_sequential
 from perdure.nets.registry import network
 from perdure.nets.resnet import projection, stages
 
 
 class Bottleneck(nn.Module):
-    """A 3 x 3 convolution on a quarter of the channels, between two 1 x 1 ones (He et al. 2016, Fig. 5)."""
+    """Two 1 x 1 convolutions with a 3 x 3 convolution on a quarter of the channels in between (He et al. 2016, Fig. 5)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         inner = outputs // 4
-        self.residual = chain(
+        self.residual = named_sequential(
             conv1=convolution(inputs, inner, 1),
             norm1=nn.BatchNorm2d(inner),
             relu1=nn.ReLU(),
@@ -38,11 +38,12 @@ class Bottleneck(nn.Module):
 
 
 def bottleneck_resnet(shape: tuple[int, ...], outputs: int, width: int, *, blocks: tuple[int, ...]) -> Network:
-    """Stem of 7 x 7 stride 2 and max-pooling, four stages, global pooling (He et al. 2016, Table 1).
+    """Return a ResNet with a 7 x 7 stride-2 stem, max-pooling, four stages and global pooling (He et al. 2016, Table 1).
 
-    The 3 x 3 convolution carries the stride, as in the usual weights; the paper strides the first 1 x 1.
+    The 3 x 3 convolution has the stride, as in commonly published weights; in the paper it is the first 1 x 1
+    convolution.
     """
-    body = chain(
+    body = named_sequential(
         stem=convolution(shape[0], width, 7, stride=2),
         norm=nn.BatchNorm2d(width),
         relu=nn.ReLU(),
@@ -51,14 +52,15 @@ def bottleneck_resnet(shape: tuple[int, ...], outputs: int, width: int, *, block
         pool=nn.AdaptiveAvgPool2d(1),
         flat=nn.Flatten(),
     )
-    return initialised_for_relu(Network(body, nn.Linear(32 * width, outputs)))
+    return init_for_relu(Network(body, nn.Linear(32 * width, outputs)))
 
 
-for _name, _blocks in (("resnet50", (3, 4, 6, 3)), ("resnet101", (3, 4, 23, 3))):
+for _depth, _blocks in ((50, (3, 4, 6, 3)), (101, (3, 4, 23, 3))):
     network(
-        _name,
+        f"resnet{_depth}",
         paper="He et al. 2016, the ImageNet networks of Table 1",
         minimum=(16, 16),
         width=64,
-        width_is="channels of the stem; a stage has 4, 8, 16 and 32 times as many",
+        width_meaning="channels of the stem; the stages have 4, 8, 16 and 32 times as many",
+        summary=f"ResNet-{_depth} for ImageNet (He et al. 2016): bottleneck blocks, 7 x 7 stem.",
     )(partial(bottleneck_resnet, blocks=_blocks))

@@ -1,4 +1,4 @@
-"""Penultimate features of any network, ours or a user's."""
+"""Penultimate features and the linear head of any network, including a user's."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def features_of(module: nn.Module, x: Tensor) -> Tensor:
-    """Return what the last linear layer of a network is given for the batch ``x``, as (batch, d).
+    """Return the input of a network's last linear layer for the batch ``x``, as (batch, d).
 
-    A ``features`` method is asked first (an attribute of that name that is a module, as in AlexNet's usual
-    code, is not one: it holds the convolutions only). Otherwise a hook reads the input of the ``nn.Linear``
-    that is called last in the forward pass; no hook is left behind, also when the forward pass fails.
+    A method ``features`` is used if the network has one. (An attribute ``features`` that is a module, as in common
+    AlexNet code, is not used: it contains only the convolutions.) Otherwise a hook reads the input of the
+    ``nn.Linear`` that is called last in the forward pass. The hook is always removed, also if the forward pass fails.
     """
     method = getattr(module, "features", None)
     if callable(method) and not isinstance(method, nn.Module):
@@ -27,10 +27,10 @@ def features_of(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def features_and_outputs(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the penultimate features, (batch, d), and the outputs of one and the same forward pass.
+    """Return the penultimate features, (batch, d), and the outputs of a single forward pass.
 
-    The parts of a `Network` are called one after the other. Of any other network the features are what its last
-    ``nn.Linear`` is given.
+    For a `Network`, body and head are called in turn. For any other network, the features are the input of its last
+    ``nn.Linear``.
     """
     if isinstance(module, Network):
         features = module.features(x)
@@ -45,14 +45,14 @@ def head_of(module: nn.Module, x: Tensor) -> nn.Linear:
 
 
 def _last_linear(module: nn.Module, x: Tensor) -> tuple[nn.Linear, Tensor, Tensor]:
-    """Return the linear layer called last, what it was given, and the network's outputs."""
-    seen: list[tuple[nn.Linear, Tensor]] = []
+    """Return the linear layer that is called last, its input, and the network's outputs."""
+    last_call: list[tuple[nn.Linear, Tensor]] = []
     layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
 
     def remember(part: nn.Module, arguments: tuple[Any, ...]) -> None:
-        # Another hook may copy the network and run the copy, whose layers bring this hook along.
+        # Another hook may copy the network and run the copy; the copy's layers have this hook too.
         if part in layers:
-            seen[:] = [(part, arguments[0])]
+            last_call[:] = [(part, arguments[0])]
 
     handles: list[RemovableHandle] = [layer.register_forward_pre_hook(remember) for layer in layers]
     try:
@@ -60,9 +60,9 @@ def _last_linear(module: nn.Module, x: Tensor) -> tuple[nn.Linear, Tensor, Tenso
     finally:
         for handle in handles:
             handle.remove()
-    if not seen:
+    if not last_call:
         raise InputError(
-            f"network {type(module).__name__}: its forward pass calls no nn.Linear, so its features cannot "
-            "be found; give it a method features(x)"
+            f"network {type(module).__name__}: cannot find its features, because the forward pass calls no nn.Linear; "
+            "add a method features(x)"
         )
-    return *seen[0], outputs
+    return *last_call[0], outputs

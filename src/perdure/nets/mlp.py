@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons: for flattened images and for tables."""
+"""Multilayer perceptrons for flattened images and for tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.nets.registry import network
 
 
 def perceptron(shape: tuple[int, ...], outputs: int, hidden: int, layers: int) -> Network:
-    """Flatten, then ``layers`` hidden layers of ``hidden`` rectified units each, then the head."""
+    """Return a perceptron: flatten, ``layers`` hidden layers of ``hidden`` ReLU units each, linear head."""
     body = nn.Sequential(nn.Flatten())
     size = prod(shape)
     for _ in range(layers):
@@ -25,10 +25,10 @@ def perceptron(shape: tuple[int, ...], outputs: int, hidden: int, layers: int) -
     paper="Hsu et al. 2018, Re-evaluating continual learning scenarios",
     inputs="any",
     width=400,
-    width_is="units of each of the two hidden layers",
+    width_meaning="units of each of the two hidden layers",
 )
 def mlp400(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """Two hidden layers of 400, the network of Hsu et al. for Split and permuted MNIST."""
+    """MLP with two hidden layers of 400 units (Hsu et al. 2018), for Split and permuted MNIST."""
     return perceptron(shape, outputs, width, layers=2)
 
 
@@ -37,10 +37,13 @@ def mlp400(shape: tuple[int, ...], outputs: int, width: int) -> Network:
     paper="Evaluation of attribution explanations without ground truth, MLP-5",
     inputs="any",
     width=100,
-    width_is="units of each of the four hidden layers",
+    width_meaning="units of each of the four hidden layers",
 )
 def mlp5(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """Five linear layers. The paper names the depth alone; 100 units a layer are our choice."""
+    """MLP-5 of the attribution-bias paper: five linear layers, 100 units per hidden layer.
+
+    The paper gives only the depth; the width is our choice.
+    """
     return perceptron(shape, outputs, width, layers=4)
 
 
@@ -49,8 +52,11 @@ def mlp5(shape: tuple[int, ...], outputs: int, width: int) -> Network:
     paper="ours, for table rows",
     inputs="any",
     width=64,
-    width_is="units of each of the two hidden layers",
+    width_meaning="units of each of the two hidden layers",
 )
 def mlp_table(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """Two hidden layers of 64: enough for tens of columns, cheap to evaluate on all coalitions."""
+    """MLP with two hidden layers of 64 units, for tables.
+
+    Large enough for tens of columns, and cheap to evaluate on all coalitions.
+    """
     return perceptron(shape, outputs, width, layers=2)

@@ -1,4 +1,4 @@
-"""Networks by name: a new one is a function (shape, outputs, width) -> ``Network`` under ``@network``."""
+"""Networks by name. A new network is a function (shape, outputs, width) -> ``Network`` with the decorator ``@network``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError
+from perdure.base.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,12 +28,12 @@ _LAYOUT = {
 
 @dataclass(frozen=True)
 class Description:
-    """What a network is and what it takes.
+    """A network's paper, the inputs it accepts and its default width.
 
-    ``inputs``: ``images`` (channels, height, width), ``signals`` (channels, length) or (length,), or ``any``
-    shape, which the network flattens. ``minimum`` is the smallest height and width, or length, it can be
-    built for; empty when there is none. ``width`` is the default of the option of that name and ``width_is``
-    says what it counts.
+    ``inputs``: ``images`` (channels, height, width), ``signals`` (channels, length) or (length,), or ``any`` shape,
+    which the network flattens. ``minimum``: smallest height and width, or length, for which the network can be built;
+    empty if there is no minimum. ``width``: default of the option ``width``. ``width_meaning``: what the width
+    counts.
     """
 
     name: str
@@ -40,16 +41,18 @@ class Description:
     inputs: Inputs
     minimum: tuple[int, ...]
     width: int
-    width_is: str
+    width_meaning: str
 
 
 @dataclass(frozen=True)
-class _Entry:
+class NetworkEntry:
+    """A registered network: its description, and the function (shape, outputs, width) that creates it."""
+
     description: Description
     make: Maker
 
 
-_NETWORKS: dict[str, _Entry] = {}
+NETWORKS: Registry[NetworkEntry] = Registry("network", group="perdure.networks", package="perdure.nets")
 
 
 def network(
@@ -57,81 +60,85 @@ def network(
     *,
     paper: str,
     width: int,
-    width_is: str,
+    width_meaning: str,
     inputs: Inputs = "images",
     minimum: tuple[int, ...] = (),
+    summary: str | None = None,
 ) -> Callable[[Maker], Maker]:
-    """Register a function ``(input_shape, outputs, width) -> Network`` under a name."""
+    """Register a function ``(input_shape, outputs, width) -> Network`` under a name.
+
+    ``summary`` is one line for lists; by default the first line of the function's docstring.
+    """
 
     def register(make: Maker) -> Maker:
-        _NETWORKS[name] = _Entry(Description(name, paper, inputs, minimum, width, width_is), make)
+        entry = NetworkEntry(Description(name, paper, inputs, minimum, width, width_meaning), make)
+        NETWORKS.add(name, entry, summary=summary or (make.__doc__ or "").partition("\n")[0])
         return make
 
     return register
 
 
 def names() -> list[str]:
-    """Names of all networks, sorted."""
-    return sorted(_NETWORKS)
+    """Return the names of all networks, sorted."""
+    return NETWORKS.names()
+
+
+def summaries() -> dict[str, str]:
+    """Return a one-line description of each network, by name."""
+    return NETWORKS.summaries()
 
 
 def describe(name: str) -> Description:
-    """Paper, inputs and default width of a network."""
-    return _entry(name).description
+    """Return a network's paper, accepted inputs and default width."""
+    return NETWORKS.get(name).description
 
 
 def build(name: str, *, input_shape: Sequence[int], outputs: int, seed: int = 0, width: int | None = None) -> Network:
-    """Make a network on the CPU, its parameters drawn from ``seed`` alone.
+    """Create a network on the CPU, initialized from ``seed`` alone.
 
-    ``input_shape`` is the shape of one example, without the batch dimension. The global random state is left
-    as it was.
+    ``input_shape`` is the shape of one example, without the batch dimension. The global random state does not change.
     """
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the accelerators too
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would also reseed the accelerators
         return _make(name, input_shape, outputs, width)
 
 
 def count_parameters(name: str, *, input_shape: Sequence[int], outputs: int, width: int | None = None) -> int:
-    """Count the trainable parameters a network would have, without allocating them."""
+    """Return the number of trainable parameters of a network, without allocating them."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in _make(name, input_shape, outputs, width).parameters())
 
 
 def _make(name: str, input_shape: Sequence[int], outputs: int, width: int | None) -> Network:
-    entry = _entry(name)
-    shape = tuple(_positive(name, "input_shape", side) for side in input_shape)
+    entry = NETWORKS.get(name)
+    shape = tuple(_positive_integer(name, "input_shape", side) for side in input_shape)
     _check_shape(entry.description, shape)
     return entry.make(
         shape,
-        _positive(name, "outputs", outputs),
-        _positive(name, "width", entry.description.width if width is None else width),
+        _positive_integer(name, "outputs", outputs),
+        _positive_integer(name, "width", entry.description.width if width is None else width),
     )
 
 
-def _entry(name: str) -> _Entry:
-    if name not in _NETWORKS:
-        raise InputError(f"network: unknown name {name!r}, {suggest(name, names())}")
-    return _NETWORKS[name]
-
-
-def _positive(name: str, what: str, value: int) -> int:
+def _positive_integer(name: str, parameter: str, value: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
         number = 0
     if number < 1:
-        raise InputError(f"network {name!r}: {what} holds {value!r}, expected a positive whole number")
+        raise InputError(f"network {name!r}: {parameter}: expected a positive whole number, got {value!r}")
     return number
 
 
-def _check_shape(about: Description, shape: tuple[int, ...]) -> None:
-    ranks = {"images": (3,), "signals": (1, 2), "any": range(1, 9)}[about.inputs]
+def _check_shape(description: Description, shape: tuple[int, ...]) -> None:
+    name, minimum = description.name, description.minimum
+    ranks = {"images": (3,), "signals": (1, 2), "any": range(1, 9)}[description.inputs]
     if len(shape) not in ranks:
-        raise InputError(f"network {about.name!r}: input_shape is {shape}, expected {_LAYOUT[about.inputs]}")
-    sides = shape[len(shape) - len(about.minimum) :]
-    if any(side < least for side, least in zip(sides, about.minimum, strict=True)):
-        found, least = (" x ".join(map(str, lengths)) for lengths in (sides, about.minimum))
+        raise InputError(f"network {name!r}: input_shape: expected {_LAYOUT[description.inputs]}, got {shape}")
+    sides = shape[len(shape) - len(minimum) :]
+    if any(side < least for side, least in zip(sides, minimum, strict=True)):
+        size, least_size = (" x ".join(map(str, lengths)) for lengths in (sides, minimum))
         raise InputError(
-            f"network {about.name!r}: inputs of {found} are too small, expected at least {least}; "
+            f"network {name!r}: inputs of size {size} are too small, expected at least {least_size}; "
             "enlarge or pad them, or choose a smaller network"
         )

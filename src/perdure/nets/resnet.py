@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from torch import Tensor, nn
 
-from perdure.nets.layers import Add, Network, chain, convolution, initialised_for_relu
+from perdure.nets.layers import Add, Network, convolution, init_for_relu, named_sequential
 from perdure.nets.registry import network
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut (He et al. 2016, Fig. 2)."""
+    """Two 3 x 3 convolutions with a shortcut (He et al. 2016, Fig. 2)."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, shortcut: nn.Module) -> None:
         super().__init__()
-        self.residual = chain(
+        self.residual = named_sequential(
             conv1=convolution(inputs, outputs, stride=stride),
             norm1=nn.BatchNorm2d(outputs),
             relu1=nn.ReLU(),
@@ -36,35 +36,38 @@ class BasicBlock(nn.Module):
 
 
 def projection(inputs: int, outputs: int, *, stride: int) -> nn.Module:
-    """Shortcut B: a 1 x 1 convolution where the shape changes, else the identity."""
+    """Return shortcut B: a 1 x 1 convolution if the shape changes, else the identity."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
-    return chain(conv=convolution(inputs, outputs, 1, stride=stride), norm=nn.BatchNorm2d(outputs))
+    return named_sequential(conv=convolution(inputs, outputs, 1, stride=stride), norm=nn.BatchNorm2d(outputs))
 
 
 def zero_padding(inputs: int, outputs: int, *, stride: int) -> nn.Module:
-    """Shortcut A: every second pixel, and zeros for the channels that are new; no parameters.
+    """Return shortcut A: every second pixel, and zeros for additional channels; no parameters.
 
-    Pooling over single pixels picks them, so that the shortcut too consists of modules explainers know.
+    The pixels are selected by pooling over single pixels, so that the shortcut consists of modules that explainers
+    support.
     """
     if stride == 1 and inputs == outputs:
         return nn.Identity()
     before = (outputs - inputs) // 2
-    return chain(pick=nn.AvgPool2d(1, stride), pad=nn.ZeroPad3d((0, 0, 0, 0, before, outputs - inputs - before)))
+    return named_sequential(
+        pick=nn.AvgPool2d(1, stride), pad=nn.ZeroPad3d((0, 0, 0, 0, before, outputs - inputs - before))
+    )
 
 
 def stages(
     block: Callable[[int, int, int], nn.Module], inputs: int, channels: Sequence[int], counts: Sequence[int]
 ) -> dict[str, nn.Module]:
-    """Stages of ``block(inputs, outputs, stride)``; all stages but the first halve the map."""
-    made: dict[str, nn.Module] = {}
+    """Return stages of ``block(inputs, outputs, stride)``, by name; all stages except the first halve the map."""
+    result: dict[str, nn.Module] = {}
     for number, (outputs, count) in enumerate(zip(channels, counts, strict=True), start=1):
         strides = [2 if number > 1 and position == 0 else 1 for position in range(count)]
-        made[f"stage{number}"] = nn.Sequential(
+        result[f"stage{number}"] = nn.Sequential(
             *(block(outputs if position else inputs, outputs, stride) for position, stride in enumerate(strides))
         )
         inputs = outputs
-    return made
+    return result
 
 
 @network(
@@ -72,15 +75,18 @@ def stages(
     paper="He et al. 2016, in the small-image form of the replay literature",
     minimum=(8, 8),
     width=64,
-    width_is="channels of the first of four stages; they double from stage to stage",
+    width_meaning="channels of the first of four stages; each stage has twice as many as the one before",
 )
 def resnet18(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """ResNet-18 with a 3 x 3 stride-1 stem and no max-pooling; drawn by PyTorch's default, as peers do."""
+    """ResNet-18 for small images (He et al. 2016): 3 x 3 stride-1 stem, no max-pooling.
+
+    Initialized by PyTorch's default, as in other continual-learning libraries.
+    """
 
     def block(inputs: int, channels: int, stride: int) -> BasicBlock:
         return BasicBlock(inputs, channels, stride=stride, shortcut=projection(inputs, channels, stride=stride))
 
-    body = chain(
+    body = named_sequential(
         stem=convolution(shape[0], width),
         norm=nn.BatchNorm2d(width),
         relu=nn.ReLU(),
@@ -92,12 +98,12 @@ def resnet18(shape: tuple[int, ...], outputs: int, width: int) -> Network:
 
 
 def cifar_resnet(shape: tuple[int, ...], outputs: int, width: int, *, depth: int) -> Network:
-    """Three stages of (depth - 2) / 6 basic blocks with shortcut A (He et al. 2016, section 4.2)."""
+    """Return a ResNet with three stages of (depth - 2) / 6 basic blocks and shortcut A (He et al. 2016, section 4.2)."""
 
     def block(inputs: int, channels: int, stride: int) -> BasicBlock:
         return BasicBlock(inputs, channels, stride=stride, shortcut=zero_padding(inputs, channels, stride=stride))
 
-    body = chain(
+    body = named_sequential(
         stem=convolution(shape[0], width),
         norm=nn.BatchNorm2d(width),
         relu=nn.ReLU(),
@@ -105,7 +111,7 @@ def cifar_resnet(shape: tuple[int, ...], outputs: int, width: int, *, depth: int
         pool=nn.AdaptiveAvgPool2d(1),
         flat=nn.Flatten(),
     )
-    return initialised_for_relu(Network(body, nn.Linear(4 * width, outputs)))
+    return init_for_relu(Network(body, nn.Linear(4 * width, outputs)))
 
 
 for _depth in (20, 32, 44, 56):
@@ -114,5 +120,6 @@ for _depth in (20, 32, 44, 56):
         paper="He et al. 2016, the CIFAR-10 networks of section 4.2, shortcut A",
         minimum=(8, 8),
         width=16,
-        width_is="channels of the first of three stages; they double from stage to stage",
+        width_meaning="channels of the first of three stages; each stage has twice as many as the one before",
+        summary=f"ResNet-{_depth} for CIFAR (He et al. 2016): three stages of basic blocks, shortcut A.",
     )(partial(cifar_resnet, depth=_depth))

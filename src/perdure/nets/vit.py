@@ -1,4 +1,4 @@
-"""A small vision transformer, written out: scores, softmax, mixing and each addition are modules."""
+"""A small vision transformer in which attention scores, softmax, value mixing and each addition are modules."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.nets.layers import Add, Network, chain
+from perdure.nets.layers import Add, Network, named_sequential
 from perdure.nets.registry import network
 
 HEAD_SIZE = 16
 
 
 class Permute(nn.Module):
-    """Axes in another order."""
+    """Permutes the axes of a tensor."""
 
     def __init__(self, *axes: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Permute(nn.Module):
 
 
 class Position(nn.Module):
-    """A learned offset for each token."""
+    """Adds a learned position embedding to each token."""
 
     def __init__(self, tokens: int, width: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Position(nn.Module):
 
 
 class Scores(nn.Module):
-    """How much each query asks for each key: their product over the root of their size."""
+    """Scaled dot-product scores: the products of queries and keys, divided by the square root of the head size."""
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return (batch, heads, tokens, tokens)."""
@@ -48,7 +48,7 @@ class Scores(nn.Module):
 
 
 class Mix(nn.Module):
-    """Values averaged with the attention as weights."""
+    """The average of the values, weighted by the attention."""
 
     def forward(self, attention: Tensor, values: Tensor) -> Tensor:
         """Return (batch, heads, tokens, head size)."""
@@ -64,27 +64,27 @@ class Attention(nn.Module):
         self.scores = Scores()
         self.softmax = nn.Softmax(dim=-1)
         self.mix = Mix()
-        self.merge = chain(order=Permute(0, 2, 1, 3), flat=nn.Flatten(2), out=nn.Linear(width, width))
+        self.merge = named_sequential(order=Permute(0, 2, 1, 3), flat=nn.Flatten(2), out=nn.Linear(width, width))
 
     @staticmethod
     def _to_heads(width: int) -> nn.Module:
         heads = nn.Unflatten(2, (width // HEAD_SIZE, HEAD_SIZE))
-        return chain(linear=nn.Linear(width, width), heads=heads, order=Permute(0, 2, 1, 3))
+        return named_sequential(linear=nn.Linear(width, width), heads=heads, order=Permute(0, 2, 1, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return tokens, (batch, tokens, width), each a mixture of all."""
+        """Return the attended tokens, (batch, tokens, width)."""
         attention = self.softmax(self.scores(self.queries(x), self.keys(x)))
         return cast(Tensor, self.merge(self.mix(attention, self.values(x))))
 
 
 class Encoder(nn.Module):
-    """Attention, then a perceptron, each on normalised tokens and added to them (pre-norm)."""
+    """Self-attention, then a perceptron, each with pre-normalization and a residual connection."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.attend = chain(norm=nn.LayerNorm(width), attention=Attention(width))
+        self.attend = named_sequential(norm=nn.LayerNorm(width), attention=Attention(width))
         self.add1 = Add()
-        self.think = chain(
+        self.think = named_sequential(
             norm=nn.LayerNorm(width),
             widen=nn.Linear(width, 2 * width),
             gelu=nn.GELU(),
@@ -103,27 +103,28 @@ class Encoder(nn.Module):
     paper="Dosovitskiy et al. 2021, at the size Lee et al. 2021 use for small images",
     minimum=(8, 8),
     width=192,
-    width_is="channels of a token, a multiple of 16",
+    width_meaning="channels of a token, a multiple of 16",
 )
 def vit_small(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """Nine encoders on patches of 4 x 4 pixels (8 x 8 when a side exceeds 32), heads of 16, tokens averaged.
+    """Small vision transformer (Dosovitskiy et al. 2021): nine encoders, 4 x 4 patches.
 
-    Averaging takes the place of the class token: one part less, and no token that stands for no pixel.
+    Patches are 8 x 8 pixels if a side exceeds 32. Attention heads have 16 channels. Tokens are averaged instead of
+    using a class token, so that every token corresponds to pixels.
     """
-    channels, height, breadth = shape
-    patch = 4 if max(height, breadth) <= 32 else 8
-    if height % patch or breadth % patch:
+    channels, height, image_width = shape
+    patch = 4 if max(height, image_width) <= 32 else 8
+    if height % patch or image_width % patch:
         raise InputError(
-            f"network 'vit-small': image of {height} x {breadth} is no whole number of patches; "
+            f"network 'vit-small': an image of {height} x {image_width} cannot be divided into patches of {patch} x {patch}; "
             f"pad it to multiples of {patch}"
         )
     if width % HEAD_SIZE:
-        raise InputError(f"network 'vit-small': width is {width}, expected a multiple of {HEAD_SIZE}")
-    body = chain(
+        raise InputError(f"network 'vit-small': width: expected a multiple of {HEAD_SIZE}, got {width}")
+    body = named_sequential(
         patches=nn.Conv2d(channels, width, patch, stride=patch),
         flat=nn.Flatten(2),
         tokens=Permute(0, 2, 1),
-        position=Position((height // patch) * (breadth // patch), width),
+        position=Position((height // patch) * (image_width // patch), width),
         encoders=nn.Sequential(*(Encoder(width) for _ in range(9))),
         norm=nn.LayerNorm(width),
         back=Permute(0, 2, 1),

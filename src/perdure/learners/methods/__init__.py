@@ -1,1 +1,1 @@
-"""The learners, one file each."""
+"""The learners, one file for each method."""

@@ -1,4 +1,4 @@
-"""Co2L: a representation learned by contrast and kept by distilling relations, then a linear head."""
+"""Co2L: a contrastive representation with distilled relations, and a linear head for each checkpoint."""
 
 import copy
 from collections.abc import Iterable
@@ -10,40 +10,41 @@ from torch.nn import functional as F
 
 from perdure.base.errors import InputError
 from perdure.learners.data import Batch
-from perdure.learners.learner import parameters_in
-from perdure.learners.parts.contrast import relation_distillation, supervised_contrast
-from perdure.learners.parts.memory import Stored, joined, shuffled
-from perdure.learners.parts.ranges import above, at_least
+from perdure.learners.learner import parameter_count
+from perdure.learners.parts.contrast import relation_distillation, supervised_contrastive_loss
+from perdure.learners.parts.memory import StoredExamples, concatenate, shuffle
+from perdure.learners.parts.ranges import require_above, require_at_least
 from perdure.learners.parts.replay import ClassMemoryLearner
 from perdure.learners.parts.views import strong_views
 from perdure.nets import features_of, head_of
 
 EMBEDDING = 128
 HEAD_BATCH, HEAD_MOMENTUM, HEAD_DECAY, HEAD_MILESTONES = 256, 0.9, 0.2, (0.6, 0.75, 0.9)
-"""How the head is trained: the rate falls by HEAD_DECAY after these shares of its epochs."""
+"""Training of the head: its learning rate is multiplied by HEAD_DECAY after these fractions of its epochs."""
 
 
 class Co2L(ClassMemoryLearner, name="co2l"):
-    """Contrastive continual learning (Cha et al. 2021, Eq. 3 to 6).
+    """Co2L (Cha et al. 2021): contrastive features, distilled relations, then a linear head.
 
-    Two strong views of the new examples and of as many stored ones go through the network's body and an MLP (d, d, 128)
-    to unit length. The loss is the supervised contrast with the new examples as anchors, plus (from the second task on)
-    distillation of the similarities that body and MLP before the task give to the same views. Memory: equal random
-    shares of the classes met so far.
+    Two strong views of the new examples and of as many stored ones pass through the network's body and an MLP (d, d,
+    128) and are normalized to unit length. The loss is the supervised contrastive loss with the new examples as
+    anchors, plus, from the second task on, distillation of the similarities that the body and MLP before the task
+    give to the same views (Eq. 3 to 6). The memory holds equal random shares of the classes seen so far.
 
-    After each task the network's linear head is trained anew on the features of un-augmented examples, body frozen, over
-    the task and the memory with equal weight for each class: a checkpoint is a classifier like any other, and the heads of two
-    checkpoints are unrelated. The published recipe has a cosine rate after ten epochs of warming up and 500 epochs for the
-    first task; the rate and the epochs here are the training's. Within a task the head is still the last task's:
-    accuracies measured there judge the new body by the old head, so patience is refused.
+    After each task the network's linear head is trained from zero on features of un-augmented examples of the task
+    and the memory, with equal weight for each class and the body frozen. So a checkpoint is a classifier like any
+    other, and the heads of two checkpoints are unrelated. The published recipe has a cosine learning rate after ten
+    warm-up epochs and 500 epochs for the first task; here learning rate and epochs are the training settings. Within
+    a task the head is that of the previous task, so accuracies measured there combine the new body with the old head,
+    and patience is refused.
     """
 
     @dataclass(frozen=True)
     class Settings:
-        """``temperature`` of the contrast; ``student_temperature`` and ``teacher_temperature`` of the relations.
+        """``temperature``: of the contrast. ``student_temperature``, ``teacher_temperature``: of the relations.
 
-        ``distillation``: weight of the relations. ``buffer``: stored examples. ``head_epochs``, ``head_rate``: training of
-        the linear head.
+        ``distillation``: weight of the relations. ``buffer``: number of stored examples. ``head_epochs``,
+        ``head_rate``: epochs and learning rate of the linear head.
         """
 
         temperature: float = 0.5
@@ -55,21 +56,24 @@ class Co2L(ClassMemoryLearner, name="co2l"):
         head_rate: float = 1.0
 
         def __post_init__(self) -> None:
-            above(self, 0, "temperature", "student_temperature", "teacher_temperature", "buffer")
-            above(self, 0, "head_epochs", "head_rate")
-            at_least(self, 0, "distillation")
+            require_above(self, 0, "temperature", "student_temperature", "teacher_temperature", "buffer")
+            require_above(self, 0, "head_epochs", "head_rate")
+            require_at_least(self, 0, "distillation")
 
-    judged_within_task = False
-    search = {"distillation": (0.1, 10.0)}
+    supports_patience = False
+    search_space = {"distillation": (0.1, 10.0)}
     published = {"split-cifar10": {"lr": 0.5, "batch_size": 512, "momentum": 0.9, "weight_decay": 1e-4, "epochs": 100}}
 
     def begin(self) -> None:
-        """Begin with an empty memory, a new projection, and without a teacher."""
+        """Start with an empty memory and a new projection, without a teacher."""
         super().begin()
-        size, found = self.feature_size, self.head().out_features
-        if found != self.outputs:
-            raise InputError(f"co2l: the network's last linear layer has {found} outputs, expected {self.outputs}")
-        self.projection = self.drawn(
+        size, head_outputs = self.feature_size, self.linear_head().out_features
+        if head_outputs != self.outputs:
+            raise InputError(
+                f"co2l: the network's last linear layer has {head_outputs} outputs, expected {self.outputs}; "
+                "use a network that ends with a linear classifier"
+            )
+        self.projection = self.make_module(
             lambda: nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, EMBEDDING))
         )
         self.context.meter.watch(self.projection, "projection")
@@ -77,51 +81,54 @@ class Co2L(ClassMemoryLearner, name="co2l"):
         self.teacher_projection = self.frozen_projection()
 
     def trained_parameters(self) -> Iterable[nn.Parameter]:
-        """The network's and the projection's."""
+        """Return the parameters of the network and of the projection."""
         return [*self.net.parameters(), *self.projection.parameters()]
 
     def before_task(self, step: int, task: int) -> None:  # noqa: ARG002
-        """What the representation is now is distilled."""
+        """Use copies of the current network and projection as teachers, from the second task on."""
         self.teacher = self.snapshot() if self.visited else None
         self.teacher_projection = self.frozen_projection()
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the asymmetric contrast and the distillation of relations, on two views of new and stored examples."""
-        settings, past = self.settings, self.memory.draw(batch.size)
-        new = Stored(batch.plain_x, batch.y)
-        both = new if past is None else joined([new, past])
-        x = torch.cat([strong_views(both.raw, self.context.preparation, self.context.generator) for _ in range(2)])
-        anchors = (torch.arange(len(both), device=x.device) < batch.size).repeat(2)
-        z = embedded(self.net, self.projection, x)
-        loss = supervised_contrast(z, both.y.repeat(2), settings.temperature, anchors)
-        if self.teacher is None:
-            return loss
-        with torch.no_grad():
-            old = embedded(self.teacher, self.teacher_projection, x)
-        relations = relation_distillation(z, old, settings.student_temperature, settings.teacher_temperature)
-        return loss + float(settings.distillation) * relations
+        """Return asymmetric contrast + distillation of relations, on two views of new and stored examples."""
+        settings, replayed = self.settings, self.memory.draw(batch.size)
+        new = StoredExamples(batch.unaugmented_x, batch.y)
+        examples = concatenate([new, replayed]) if replayed else new
+        x = torch.cat([strong_views(examples.raw, self.context.preparation, self.context.generator) for _ in range(2)])
+        anchors = (torch.arange(len(examples), device=x.device) < batch.size).repeat(2)
+        z = embed(self.net, self.projection, x)
+        loss = supervised_contrastive_loss(z, examples.y.repeat(2), settings.temperature, anchors)
+        if self.teacher is not None:
+            with torch.no_grad():
+                teacher_z = embed(self.teacher, self.teacher_projection, x)
+            temperatures = (settings.student_temperature, settings.teacher_temperature)
+            loss = loss + settings.distillation * relation_distillation(z, teacher_z, *temperatures)
+        return loss
 
     def after_task(self, step: int, task: int) -> None:  # noqa: ARG002
-        """Train a new head, then keep equal shares of the classes."""
-        new, past = self.stored_task(task), self.others(task)
-        self.train_head(new if past is None else joined([new, past]))
-        for group, own in self.classes_of(task).items():
-            self.memory.keep(group, shuffled(own, self.context.generator))
+        """Train a new head, then store equal shares of the classes."""
+        new, past = self.task_examples(task), self.stored_from_other_tasks(task)
+        self.train_head(new if past is None else concatenate([new, past]))
+        for key, examples in self.examples_by_class(task).items():
+            self.memory.store(key, shuffle(examples, self.context.generator))
 
-    def train_head(self, examples: Stored) -> None:
-        """Train the linear head from zero on the frozen features, each class with the same weight.
+    def train_head(self, examples: StoredExamples) -> None:
+        """Train the linear head from zero on the frozen features, with equal weight for each class.
 
-        While it is trained the features are centred and scaled to a mean squared length of 1, so that one rate fits any
-        network; the head then takes both over. A head without a bias cannot take over the centre, and is trained without.
+        During this training the features are centered and scaled to a mean squared length of 1, so that one learning
+        rate fits any network; center and scale are then merged into the head. A head without a bias cannot absorb the
+        center, so it is trained without centering.
         """
-        settings, generator, own = self.settings, self.context.generator, self.head()
-        # A layer apart from the network's, so that its passes are metered alike for any network.
-        head = self.drawn(lambda: nn.Linear(own.in_features, own.out_features, own.bias is not None)).to(own.weight)
+        settings, generator, net_head = self.settings, self.context.generator, self.linear_head()
+        # A layer separate from the network's, so that its passes are counted in the same way for any network.
+        head = self.make_module(
+            lambda: nn.Linear(net_head.in_features, net_head.out_features, net_head.bias is not None)
+        ).to(net_head.weight)
         self.context.meter.watch(head, "linear head")
-        features = self.frozen_features(examples.raw)
-        centre = features.mean(dim=0) if head.bias is not None else torch.zeros_like(features[0])
-        scale = (features - centre).square().sum(dim=1).mean().sqrt().clamp_min(1e-12)
-        features = (features - centre) / scale
+        features = self.evaluation_features(examples.raw)
+        center = features.mean(dim=0) if head.bias is not None else torch.zeros_like(features[0])
+        scale = (features - center).square().sum(dim=1).mean().sqrt().clamp_min(1e-12)
+        features = (features - center) / scale
         weight = 1 / torch.bincount(examples.y, minlength=self.outputs)[examples.y]
         weight = weight / weight.mean()
         for parameter in head.parameters():
@@ -130,41 +137,41 @@ class Co2L(ClassMemoryLearner, name="co2l"):
         milestones = [round(share * settings.head_epochs) for share in HEAD_MILESTONES]
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, HEAD_DECAY)
         for _ in range(settings.head_epochs):
-            for chosen in torch.split(torch.randperm(len(examples), generator=generator), HEAD_BATCH):
-                y = examples.y[chosen]
-                losses = F.cross_entropy(self.own_outputs(head(features[chosen]), y), y, reduction="none")
+            for indices in torch.split(torch.randperm(len(examples), generator=generator), HEAD_BATCH):
+                y = examples.y[indices]
+                losses = F.cross_entropy(self.mask_other_tasks(head(features[indices]), y), y, reduction="none")
                 optimizer.zero_grad()
-                (weight[chosen] * losses).mean().backward()  # type: ignore[no-untyped-call]
+                (weight[indices] * losses).mean().backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             schedule.step()
         with torch.no_grad():
-            own.weight.copy_(head.weight / scale)
-            if own.bias is not None:
-                own.bias.copy_(head.bias - own.weight @ centre)
+            net_head.weight.copy_(head.weight / scale)
+            if net_head.bias is not None:
+                net_head.bias.copy_(head.bias - net_head.weight @ center)
 
-    def head(self) -> nn.Linear:
+    def linear_head(self) -> nn.Linear:
         """Return the network's linear head."""
         was_training = self.net.training
         with self.context.meter.paused(), torch.no_grad():
-            found = head_of(self.net.eval(), self.two_blanks())
+            head = head_of(self.net.eval(), self.blank_inputs())
         self.net.train(was_training)
-        return found
+        return head
 
     def frozen_projection(self) -> nn.Module:
-        """Return a copy of the projection as it is."""
+        """Return a frozen copy of the projection."""
         return copy.deepcopy(self.projection).requires_grad_(False)
 
     @property
-    def kept(self) -> int:
-        """The projection, which no checkpoint needs."""
-        return parameters_in(self.projection)
+    def extra_parameters(self) -> int:
+        """The projection, which is not part of a checkpoint."""
+        return parameter_count(self.projection)
 
     @property
-    def teachers(self) -> int:
-        """The old network and projection, once there are any."""
-        return parameters_in(self.net) + parameters_in(self.projection) if self.visited else 0
+    def teacher_parameters(self) -> int:
+        """The old network and projection, from the second task on."""
+        return parameter_count(self.net) + parameter_count(self.projection) if self.visited else 0
 
 
-def embedded(net: nn.Module, projection: nn.Module, x: Tensor) -> Tensor:
-    """Return the unit-length embeddings of network inputs."""
+def embed(net: nn.Module, projection: nn.Module, x: Tensor) -> Tensor:
+    """Return embeddings of unit length for network inputs."""
     return F.normalize(projection(features_of(net, x)), dim=1)

@@ -3,40 +3,53 @@
 from dataclasses import dataclass
 
 from torch import Tensor
+from torch.nn import functional as F
 
-from perdure.learners.methods.der import DER
-from perdure.learners.parts.ranges import at_least
+from perdure.learners.data import Batch
+from perdure.learners.parts.memory import Reservoir
+from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.replay import ReplayLearner
 
 
-class DERPlusPlus(DER, name="der++"):
-    """DER++ (Buzzega et al. 2020, Eq. 6): DER + beta * cross-entropy on a second, independent draw from the reservoir."""
+class DERPlusPlus(ReplayLearner, name="der++"):
+    """DER++ (Buzzega et al. 2020): DER, plus the labels of a second draw from the memory.
+
+    The loss is cross-entropy + alpha * squared distance to stored logits + beta * cross-entropy with stored labels
+    (Eq. 6). The two draws from the reservoir are independent. Logits and distance are as in DER.
+    """
 
     @dataclass(frozen=True)
-    class Settings(DER.Settings):
-        """``alpha``: weight of the stored logits. ``beta``: weight of the stored labels. ``buffer``: stored examples."""
+    class Settings:
+        """``alpha``: weight of the stored logits. ``buffer``: stored examples. ``beta``: weight of the stored labels."""
 
         alpha: float = 0.2
+        buffer: int = 500
         beta: float = 0.5
 
         def __post_init__(self) -> None:
-            super().__post_init__()
-            at_least(self, 0, "beta")
+            require_at_least(self, 0, "alpha", "beta")
+            require_above(self, 0, "buffer")
 
-    search = {"alpha": (0.03, 3.0), "beta": (0.1, 3.0)}
+    search_space = {"alpha": (0.03, 3.0), "beta": (0.1, 3.0)}
     published = {
         "split-cifar10": {"lr": 0.03, "alpha": 0.2, "beta": 0.5},
         "split-cifar100": {"lr": 0.03, "alpha": 0.1, "beta": 0.5},
         "split-tiny-imagenet": {"lr": 0.03, "alpha": 0.2, "beta": 0.5},
     }
+    memory: Reservoir
 
-    def replayed(self, count: int) -> Tensor | float:
-        """Return the loss on stored logits and, of other examples, on stored labels."""
-        return super().replayed(count) + self.labels_replayed(count)
+    def begin(self) -> None:
+        """Start with an empty reservoir."""
+        self.memory = Reservoir(self.settings.buffer, self.context.generator)
 
-    def labels_replayed(self, count: int) -> Tensor | float:
-        """Return the weighted cross-entropy on stored examples."""
-        past = self.memory.draw(count)
-        if past is None:
-            return 0.0
-        beta: float = self.settings.beta
-        return beta * self.cross_entropy(self.net(self.view(past)), past.y)
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss of the batch and of two draws from the memory, and add the batch to the memory."""
+        logits = self.net(batch.x)
+        loss = self.cross_entropy(logits, batch.y)
+        replay: Tensor | float = 0.0
+        if first := self.memory.draw(batch.size):
+            replay = self.settings.alpha * F.mse_loss(self.net(self.augment(first)), first.target_logits)
+        if second := self.memory.draw(batch.size):
+            replay = replay + self.settings.beta * self.cross_entropy(self.net(self.augment(second)), second.y)
+        self.memory.add(batch.unaugmented_x, batch.y, logits.detach())
+        return loss + replay

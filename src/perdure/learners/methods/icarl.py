@@ -1,4 +1,4 @@
-"""iCaRL: exemplars by herding, distillation by sigmoids, and the nearest class mean decides."""
+"""iCaRL: exemplars selected by herding, distillation of sigmoids, and prediction by the nearest class mean."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,42 +8,45 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from perdure.learners.data import Batch
-from perdure.learners.learner import parameters_in
-from perdure.learners.parts.memory import herded
+from perdure.learners.learner import parameter_count
+from perdure.learners.parts.memory import herding_order
 from perdure.learners.parts.nearest_mean import NearestMean
-from perdure.learners.parts.ranges import above
+from perdure.learners.parts.ranges import require_above
 from perdure.learners.parts.replay import ClassMemoryLearner
 from perdure.tasks import Examples
 
 
 class ICaRL(ClassMemoryLearner, name="icarl"):
-    """Incremental classifier and representation learning (Rebuffi et al. 2017, Algorithms 1 to 5).
+    """iCaRL (Rebuffi et al. 2017): herded exemplars, distillation, nearest class mean.
 
-    The stored exemplars join the training set. The loss is the binary cross-entropy of every output's sigmoid, averaged
-    over outputs and examples; the targets are the old network's sigmoids for past classes and 0 or 1 for all others.
-    After a task each of its classes keeps buffer / (number of classes so far) exemplars, chosen by herding on features of
-    unit length, and older classes drop their last ones.
+    Incremental classifier and representation learning, Algorithms 1 to 5. The stored exemplars are added to the
+    training set. The loss is the binary cross-entropy of every output's sigmoid, averaged over outputs and examples;
+    the targets are the old network's sigmoids for past classes, and 0 or 1 for all other classes. After a task,
+    buffer / (number of classes so far) exemplars of each of its classes are selected by herding on features of unit
+    length, and older classes drop their last ones.
 
-    The decision is the nearest class mean: minus the squared distance between the unit-length feature of the input and
-    the unit-length mean of the exemplars' features, mirror images included where the benchmark's augmentation mirrors. The
-    network's logits are still there (``self.net``): `decision_network` of no tensors is the network itself.
+    The prediction is the nearest class mean: the score is minus the squared distance between the unit-length feature
+    of the input and the unit-length mean of the exemplars' features, including mirror images if the benchmark's
+    augmentation flips. The network's logits are still available (``self.net``); `decision_network` without tensors
+    returns the network itself.
 
-    A class that the present task trains has its labels as targets even if it was met before, so a revisited task and a
-    domain-incremental benchmark work; in the latter nothing is distilled, because no class is only past. Exemplars are
-    kept for each class of each task. Before a class has exemplars (evaluation within its first task) some of its training
-    examples stand in; before any training the network's logits decide.
+    A class that the present task trains has its labels as targets even if it was seen before, so revisited tasks and
+    domain-incremental benchmarks work; in the latter nothing is distilled, because every class is trained in every
+    task. Exemplars are stored for each class of each task. Before a class has exemplars (evaluation within its first
+    task), some of its training examples are used instead; before any training, predictions are based on the network's
+    logits.
     """
 
     decides_by = "nearest class mean"
 
     @dataclass(frozen=True)
     class Settings:
-        """``buffer``: stored exemplars of all classes together."""
+        """``buffer``: number of stored exemplars of all classes together."""
 
         buffer: int = 500
 
         def __post_init__(self) -> None:
-            above(self, 0, "buffer")
+            require_above(self, 0, "buffer")
 
     published = {
         "split-cifar10": {"lr": 0.1, "weight_decay": 1e-5},
@@ -52,7 +55,7 @@ class ICaRL(ClassMemoryLearner, name="icarl"):
     }
 
     def begin(self) -> None:
-        """Begin without exemplars and without a teacher."""
+        """Start without exemplars and without a teacher."""
         super().begin()
         self.teacher: nn.Module | None = None
         self.task: int | None = None
@@ -60,18 +63,18 @@ class ICaRL(ClassMemoryLearner, name="icarl"):
         self.seen: Tensor | None = None
 
     def before_task(self, step: int, task: int) -> None:  # noqa: ARG002
-        """What the network is now teaches this task."""
+        """Use a copy of the current network as the teacher, from the second task on."""
         self.teacher = self.snapshot() if self.visited else None
         self.task = task
 
     def training_examples(self, task: int) -> Sequence[Examples]:
-        """Return the task's examples and the exemplars of the others."""
+        """Return the task's examples and the exemplars of all other tasks."""
         train = self.context.benchmark.tasks[task].train
-        past = self.others(task)
+        past = self.stored_from_other_tasks(task)
         return [train] if past is None else [train, Examples(past.raw.cpu().numpy(), past.y.cpu().numpy())]
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the binary cross-entropy over all outputs."""
+        """Return the binary cross-entropy over all outputs; for past classes the targets are the old network's sigmoids."""
         targets = F.one_hot(batch.y, self.outputs).float()
         if self.teacher is not None:
             past = self.past_classes(batch.task)
@@ -79,27 +82,27 @@ class ICaRL(ClassMemoryLearner, name="icarl"):
                 targets[:, past] = torch.sigmoid(self.teacher(batch.x))[:, past]
         return F.binary_cross_entropy_with_logits(self.net(batch.x), targets)
 
-    def after_step(self, batch: Batch) -> None:  # noqa: ARG002
-        """The means are those of an older network now."""
+    def after_update(self, batch: Batch) -> None:  # noqa: ARG002
+        """Discard the class means, because the network has changed."""
         self.class_means, self.seen = None, None
 
     def after_task(self, step: int, task: int) -> None:  # noqa: ARG002
-        """Choose the exemplars of the task's classes."""
-        for group, own in self.classes_of(task).items():
-            features = F.normalize(self.frozen_features(own.raw), dim=1)
-            self.memory.keep(group, own.at(herded(features, self.share(task))))
+        """Select and store the exemplars of the task's classes, and compute the class means."""
+        for key, examples in self.examples_by_class(task).items():
+            features = F.normalize(self.evaluation_features(examples.raw), dim=1)
+            self.memory.store(key, examples.select(herding_order(features, self.examples_per_class(task))))
         self.task = None
-        self.class_means, self.seen = self.means()
+        self.class_means, self.seen = self.compute_class_means()
 
     def logits(self, x: Tensor) -> Tensor:
         """Return minus the squared distance to each class mean."""
         if self.class_means is None:
-            self.class_means, self.seen = self.means()
+            self.class_means, self.seen = self.compute_class_means()
         scores: Tensor = self.decision_network(self.net, self.decision())(x)
         return scores
 
     def decision(self) -> dict[str, Tensor]:
-        """Return the means, (classes, d), and which classes have one; nothing before any class has."""
+        """Return the class means, (classes, d), and which classes have one; empty if no class has a mean."""
         if self.class_means is None or self.seen is None or not bool(self.seen.any()):
             return {}
         return {"class_means": self.class_means, "seen": self.seen}
@@ -110,32 +113,32 @@ class ICaRL(ClassMemoryLearner, name="icarl"):
         return NearestMean(net, tensors["class_means"], tensors["seen"]) if tensors else net
 
     @property
-    def teachers(self) -> int:
-        """The old network, once there is one."""
-        return parameters_in(self.net) if self.visited else 0
+    def teacher_parameters(self) -> int:
+        """The old network, from the second task on."""
+        return parameter_count(self.net) if self.visited else 0
 
-    def means(self) -> tuple[Tensor, Tensor]:
+    def compute_class_means(self) -> tuple[Tensor, Tensor]:
         """Return the unit-length mean of each class's features, (classes, d), and which classes have one."""
         seen = torch.zeros(self.outputs, dtype=torch.bool, device=self.context.device)
         means = torch.zeros(self.outputs, self.feature_size, device=self.context.device)
-        for unit, raw in self.exemplars().items():
+        for output, raw in self.exemplars().items():
             mirrored = [raw.flip(-1)] if self.context.preparation.augmentation == "crop-flip" else []
-            features = F.normalize(self.frozen_features(torch.cat([raw, *mirrored])), dim=1)
-            means[unit], seen[unit] = F.normalize(features.mean(dim=0), dim=0), True
+            features = F.normalize(self.evaluation_features(torch.cat([raw, *mirrored])), dim=1)
+            means[output], seen[output] = F.normalize(features.mean(dim=0), dim=0), True
         return means, seen
 
     def exemplars(self) -> dict[int, Tensor]:
-        """Return the images that stand for each class: its exemplars, or within its first task some training examples."""
-        found: dict[int, list[Tensor]] = {}
-        for group, stored in self.memory.groups.items():
-            found.setdefault(group % self.outputs, []).append(stored.raw)
+        """Return the exemplars of each class; within the first task of a class, some of its training examples."""
+        parts: dict[int, list[Tensor]] = {}
+        for key, stored in self.memory.groups.items():
+            parts.setdefault(key % self.outputs, []).append(stored.raw)
         if self.task is not None:
-            examples = self.stored_task(self.task)
-            for unit in set(self.context.benchmark.tasks[self.task].classes) - set(found):
-                found[unit] = [examples.raw[examples.y == unit][: self.settings.buffer // self.outputs]]
-        return {unit: torch.cat(parts) for unit, parts in found.items()}
+            examples = self.task_examples(self.task)
+            for output in set(self.context.benchmark.tasks[self.task].classes) - set(parts):
+                parts[output] = [examples.raw[examples.y == output][: self.settings.buffer // self.outputs]]
+        return {output: torch.cat(tensors) for output, tensors in parts.items()}
 
     def past_classes(self, task: int) -> list[int]:
-        """Return the classes met before that the present task does not train."""
+        """Return the classes seen before that the present task does not train."""
         tasks = self.context.benchmark.tasks
-        return sorted({unit for seen in self.visited for unit in tasks[seen].classes} - set(tasks[task].classes))
+        return sorted({output for seen in self.visited for output in tasks[seen].classes} - set(tasks[task].classes))

@@ -1,4 +1,4 @@
-"""All tasks at once: a reference, not a sequence."""
+"""Training on all tasks at once: a reference without a sequence."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,10 @@ from perdure.tasks import Examples
 
 
 class Joint(Learner, name="joint"):
-    """Training on the data of all tasks in a single step; its record has one row, the reference for the others' last."""
+    """Train on the data of all tasks at once: a reference without a sequence.
+
+    The record has a single row, the reference for the last row of other learners.
+    """
 
     trains_all = True
 

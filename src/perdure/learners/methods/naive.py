@@ -1,7 +1,7 @@
-"""Just keep training: the lower bound."""
+"""Fine-tuning without any protection against forgetting: the lower bound."""
 
 from perdure.learners.learner import Learner
 
 
 class Naive(Learner, name="naive"):
-    """Fine-tuning on one task after the other, with nothing done against forgetting."""
+    """Fine-tuning on each task in turn, without protection against forgetting: the lower bound."""

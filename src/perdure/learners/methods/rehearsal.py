@@ -1,4 +1,4 @@
-"""Naive rehearsal: train on stored examples along with the new ones."""
+"""Naive rehearsal: train on stored examples together with new ones."""
 
 from dataclasses import dataclass
 
@@ -6,44 +6,48 @@ import torch
 from torch import Tensor
 
 from perdure.learners.data import Batch
-from perdure.learners.parts.memory import SharedMemory, shuffled
-from perdure.learners.parts.ranges import above, at_least
+from perdure.learners.parts.memory import GroupedMemory, shuffle
+from perdure.learners.parts.ranges import require_above, require_at_least
 from perdure.learners.parts.replay import ReplayLearner
 
 
 class Rehearsal(ReplayLearner, name="rehearsal"):
-    """Naive rehearsal (Hsu et al. 2018): random examples of each old task, equal shares, as many in a batch as new ones."""
+    """Naive rehearsal (Hsu et al. 2018): each batch is half new and half stored examples.
+
+    The memory holds equal shares of random examples of each old task. The loss is the cross-entropy of the joined
+    batch.
+    """
 
     @dataclass(frozen=True)
     class Settings:
-        """``buffer``: stored examples of all tasks together. ``replay``: how many join a batch, 0 for as many as are new."""
+        """``buffer``: number of stored examples. ``replay``: stored examples per batch, 0 for as many as new ones."""
 
         buffer: int = 500
         replay: int = 0
 
         def __post_init__(self) -> None:
-            above(self, 0, "buffer")
-            at_least(self, 0, "replay")
+            require_above(self, 0, "buffer")
+            require_at_least(self, 0, "replay")
 
     published = {
         "split-cifar10": {"lr": 0.1},
         "split-cifar100": {"lr": 0.1},
-        "split-tiny-imagenet": {"lr": 0.03},  # .1 with other buffers than 500
+        "split-tiny-imagenet": {"lr": 0.03},  # 0.1 for buffers other than 500
     }
 
-    memory: SharedMemory
+    memory: GroupedMemory
 
     def begin(self) -> None:
-        """Begin with an empty memory."""
-        self.memory = SharedMemory(self.settings.buffer, self.context.generator)
+        """Start with an empty memory."""
+        self.memory = GroupedMemory(self.settings.buffer, self.context.generator)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy over new and stored examples together."""
-        past = self.memory.draw(self.settings.replay or batch.size)
-        if past is None:
-            return super().loss(batch)
-        return self.cross_entropy(self.net(torch.cat([batch.x, self.view(past)])), torch.cat([batch.y, past.y]))
+        x, y = batch.x, batch.y
+        if replayed := self.memory.draw(self.settings.replay or batch.size):
+            x, y = torch.cat([x, self.augment(replayed)]), torch.cat([y, replayed.y])
+        return self.cross_entropy(self.net(x), y)
 
     def after_task(self, step: int, task: int) -> None:  # noqa: ARG002
-        """Keep a share of the task."""
-        self.memory.keep(task, shuffled(self.stored_task(task), self.context.generator))
+        """Store a random share of the task's examples."""
+        self.memory.store(task, shuffle(self.task_examples(task), self.context.generator))

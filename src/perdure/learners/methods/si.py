@@ -1,48 +1,43 @@
-"""Synaptic intelligence: importance from the path that training takes."""
+"""Synaptic intelligence: importance from the path of training."""
 
 from dataclasses import dataclass
 
 import torch
 
 from perdure.learners.data import Batch
-from perdure.learners.parts.penalty import Parameters, PenalisedLearner
-from perdure.learners.parts.ranges import above, at_least
+from perdure.learners.parts.penalty import Parameters, PenaltyLearner
+from perdure.learners.parts.ranges import require_above, require_at_least
 
 
-class SI(PenalisedLearner, name="si"):
-    """Synaptic intelligence (Zenke et al. 2017, Eq. 4 and 5).
+class SI(PenaltyLearner, name="si"):
+    """Synaptic intelligence (Zenke et al. 2017): importance from the path of training.
 
-    Along the path omega_i adds up -g_i * (change of theta_i), g the gradient of the unregularised loss; after a task
-    Omega_i += omega_i / (total change_i^2 + xi), omega below 0 taken as 0. The penalty is c * sum Omega (theta -
-    theta_last)^2. Gradient values are clipped at 1 before the step, as public implementations do; omega uses the
-    unclipped gradient.
+    During training omega_i accumulates -g_i * (change of theta_i), where g is the gradient of the unregularized loss.
+    After a task Omega_i += omega_i / (total change_i^2 + xi), with negative omega set to 0 (Eq. 4 and 5). The penalty
+    is c * sum Omega (theta - theta_last)^2. Gradient values are clipped at 1 before the update, as public
+    implementations do; omega uses the unclipped gradient.
     """
 
     @dataclass(frozen=True)
     class Settings:
-        """``c``: strength of the penalty. ``xi``: damping. ``clip``: largest gradient value, 0 for none."""
+        """``c``: coefficient of the penalty. ``xi``: damping. ``clip``: largest gradient value, 0 for no clipping."""
 
         c: float = 0.5
         xi: float = 1.0
         clip: float = 1.0
 
         def __post_init__(self) -> None:
-            at_least(self, 0, "c", "clip")
-            above(self, 0, "xi")
+            require_at_least(self, 0, "c", "clip")
+            require_above(self, 0, "xi")
 
-    search = {"c": (0.01, 1e4)}
+    search_space = {"c": (0.01, 1e4)}
     published = {
         "split-cifar10": {"lr": 0.03, "c": 0.5, "xi": 1.0},
         "split-tiny-imagenet": {"lr": 0.03, "c": 0.5, "xi": 1.0},
     }
 
-    @property
-    def strength(self) -> float:
-        """The penalty's coefficient."""
-        return float(self.settings.c)
-
     def begin(self) -> None:
-        """Begin without a penalty and without a path."""
+        """Start without a penalty and without a path."""
         super().begin()
         self.path: Parameters = {}
         self.start: Parameters = {}
@@ -50,32 +45,32 @@ class SI(PenalisedLearner, name="si"):
         self.gradient: Parameters = {}
 
     def before_task(self, step: int, task: int) -> None:  # noqa: ARG002
-        """Begin a new path."""
-        self.start = self.parameters_now()
+        """Start a new path."""
+        self.start = self.copy_parameters()
         self.path = {name: torch.zeros_like(value) for name, value in self.start.items()}
 
-    def after_backward(self, batch: Batch) -> None:
-        """Remember the unregularised gradient and the place, then add the penalty's gradient and clip."""
+    def after_backward(self, batch: Batch) -> None:  # noqa: ARG002
+        """Store the unregularized gradient and the parameters, then add the gradient of the penalty and clip."""
         for name, parameter in self.net.named_parameters():
             if parameter.grad is not None:
                 self.gradient[name] = parameter.grad.clone()
-        self.before = self.parameters_now()
-        super().after_backward(batch)
+        self.before = self.copy_parameters()
+        self.add_penalty_gradient(self.settings.c)
         if self.settings.clip:
             torch.nn.utils.clip_grad_value_(self.net.parameters(), self.settings.clip)
 
-    def after_step(self, batch: Batch) -> None:  # noqa: ARG002
-        """Add the step's share of the loss decrease."""
+    def after_update(self, batch: Batch) -> None:  # noqa: ARG002
+        """Add -gradient * change of each parameter to the path."""
         for name, parameter in self.net.named_parameters():
             if name in self.gradient:
                 self.path[name] -= self.gradient[name] * (parameter.detach() - self.before[name])
         self.gradient, self.before = {}, {}
 
     def after_task(self, step: int, task: int) -> None:  # noqa: ARG002
-        """Turn the path into importances and anchor here."""
-        here = self.parameters_now()
+        """Add the importance of this path and anchor the parameters at the solution of this task."""
+        solution = self.copy_parameters()
         for name, path in self.path.items():
-            gained = path.clamp_min(0) / ((here[name] - self.start[name]) ** 2 + self.settings.xi)
-            self.importance[name] = self.importance[name] + gained if name in self.importance else gained
-        self.anchor = here
+            new = path.clamp_min(0) / ((solution[name] - self.start[name]) ** 2 + self.settings.xi)
+            self.importance[name] = self.importance[name] + new if name in self.importance else new
+        self.anchor = solution
         self.path, self.start = {}, {}

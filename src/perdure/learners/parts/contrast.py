@@ -1,4 +1,4 @@
-"""Contrastive losses on unit-length embeddings."""
+"""Contrastive losses on embeddings of unit length."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def supervised_contrast(z: Tensor, y: Tensor, temperature: float, anchors: Tensor | None = None) -> Tensor:
+def supervised_contrastive_loss(z: Tensor, y: Tensor, temperature: float, anchors: Tensor | None = None) -> Tensor:
     """Return the supervised contrastive loss (Khosla et al. 2020, Eq. 2) of embeddings of unit length, (n, d).
 
-    For an anchor i it is minus the mean, over the others p of its class, of log softmax(z_i . z_p / temperature), the
-    softmax over all others. ``anchors`` (a mask) restricts the mean to some: with the new examples alone it is
-    Co2L's asymmetric loss (Cha et al. 2021, Eq. 3), in which stored examples are only compared with. An anchor alone in
-    its class is left out. There is no factor temperature / 0.07, which public code multiplies by.
+    The loss of an anchor i is minus the mean, over the other examples p of its class, of log softmax(z_i . z_p /
+    temperature), where the softmax runs over all other examples. ``anchors`` (a boolean mask) restricts the mean to
+    some anchors: with the new examples as anchors, this is Co2L's asymmetric loss (Cha et al. 2021, Eq. 3), in which
+    stored examples are only compared with. An anchor that is alone in its class is left out. The factor temperature /
+    0.07 of public implementations is not applied.
     """
-    alike = (y[:, None] == y[None, :]) & ~_diagonal(z)
-    count = alike.sum(dim=1)
-    chosen = count > 0 if anchors is None else (count > 0) & anchors
-    if not bool(chosen.any()):
+    same_class = (y[:, None] == y[None, :]) & ~_diagonal(z)
+    count = same_class.sum(dim=1)
+    included = count > 0 if anchors is None else (count > 0) & anchors
+    if not bool(included.any()):
         return z.sum() * 0.0
-    # masked_fill and not a product: the diagonal of log-probabilities is minus infinity.
-    among = log_similarities(z, temperature).masked_fill(~alike, 0.0).sum(dim=1)
-    return -(among[chosen] / count[chosen]).mean()
+    # masked_fill instead of a product, because the diagonal of the log-probabilities is minus infinity.
+    total = log_similarities(z, temperature).masked_fill(~same_class, 0.0).sum(dim=1)
+    return -(total[included] / count[included]).mean()
 
 
 def relation_distillation(
     student: Tensor, teacher: Tensor, student_temperature: float, teacher_temperature: float
 ) -> Tensor:
-    """Return instance-wise relation distillation (Cha et al. 2021, Eq. 5): similarities must stay as the teacher's.
+    """Return the instance-wise relation distillation loss (Cha et al. 2021, Eq. 5).
 
-    For each embedding, the cross-entropy between the teacher's and the student's softmax of the similarities to all
-    others, averaged.
+    For each embedding, the cross-entropy between the teacher's and the student's softmax over the similarities to all
+    other embeddings; averaged over embeddings.
     """
     target = log_similarities(teacher, teacher_temperature).exp()
     log_probabilities = log_similarities(student, student_temperature).masked_fill(_diagonal(student), 0.0)
@@ -39,7 +40,7 @@ def relation_distillation(
 
 
 def log_similarities(z: Tensor, temperature: float) -> Tensor:
-    """Return, for each embedding, the log softmax of its similarities to all others; minus infinity to itself."""
+    """Return the log softmax of each embedding's similarities to all others; the diagonal is minus infinity."""
     return F.log_softmax((z @ z.T / temperature).masked_fill(_diagonal(z), -torch.inf), dim=1)
 
 

@@ -1,4 +1,4 @@
-"""The nearest class mean as a network: features of unit length, then minus the squared distance to each mean."""
+"""The nearest-class-mean classifier as a network: normalized features, then minus the squared distance to each mean."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from torch.nn.utils import skip_init
 from perdure.nets import Network, features_of
 
 UNSEEN = -5.0
-"""Score of a class without a mean. Vectors of unit length are at most 2 apart, so no class with one scores below -4."""
+"""Score of a class without a mean. Unit vectors are at most 2 apart, so the score of a class with a mean is at least -4."""
 
 
 class NearestMean(nn.Module):
-    """Scores a class by minus the squared distance between its mean and the input's feature, both of unit length.
+    """Scores each class by minus the squared distance between its mean and the input's feature, both of unit length.
 
-    ``means`` is (classes, d), rows of unit length. Where ``seen`` is false the score is the constant `UNSEEN`: finite,
-    below all others, and with a gradient of 0, so that the attributions of a class not met yet are 0 everywhere. For unit
-    vectors -||f - m||^2 = 2 f . m - 2, so the distances are a linear layer after a division by the length.
+    ``means``: (classes, d), rows of unit length. Where ``seen`` is false the score is the constant `UNSEEN`: finite,
+    below all others, and with gradient 0, so that attributions of an unseen class are 0 everywhere. For unit vectors
+    -||f - m||^2 = 2 f . m - 2, so the scores are a linear layer on the normalized features.
     """
 
     def __init__(self, net: nn.Module, means: Tensor, seen: Tensor) -> None:
         super().__init__()
         self.body = net.body if isinstance(net, Network) else Features(net)
         self.unit = UnitLength()
-        # Not initialised, because that would draw random numbers, and an evaluation must leave no trace.
+        # Not initialized, because an evaluation must not draw random numbers.
         self.scores = skip_init(nn.Linear, means.shape[1], len(means), device=means.device)  # type: ignore[no-untyped-call]
         self.scores.requires_grad_(False)
         self.scores.weight.copy_(2 * means * seen[:, None])
@@ -38,19 +38,19 @@ class NearestMean(nn.Module):
 
 
 class Features(nn.Module):
-    """The penultimate features of a network of the user's own."""
+    """The penultimate features of any network, as a module."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the network's last linear layer is given."""
+        """Return the input of the network's last linear layer."""
         return features_of(self.net, x)
 
 
 class UnitLength(nn.Module):
-    """Divides each feature vector by its length; one of zeros stays as it is."""
+    """Divides each feature vector by its length; a zero vector stays zero."""
 
     def forward(self, features: Tensor) -> Tensor:
         """Return vectors of unit length."""

@@ -1,4 +1,4 @@
-"""Checks of settings, so that a number out of range is refused before any work."""
+"""Range checks for settings; a value out of range raises `InputError` before any training."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from perdure.base.errors import InputError
 
 
-def at_least(settings: Any, lowest: float, *names: str) -> None:
-    """Refuse a setting below its lowest sensible value, or without end."""
+def require_at_least(settings: Any, minimum: float, *names: str) -> None:
+    """Raise `InputError` if one of the settings is below the minimum, infinite or NaN."""
     for name in names:
         value = getattr(settings, name)
-        if not lowest <= value < math.inf:
-            raise InputError(f"setting {name!r}: expected a number of at least {lowest:g}, got {value!r}")
+        if not minimum <= value < math.inf:
+            raise InputError(f"setting {name!r}: expected a number of at least {minimum:g}, got {value!r}")
 
 
-def above(settings: Any, bound: float, *names: str) -> None:
-    """Refuse a setting that is not above a bound, or without end."""
+def require_above(settings: Any, bound: float, *names: str) -> None:
+    """Raise `InputError` if one of the settings is not above the bound, infinite or NaN."""
     for name in names:
         value = getattr(settings, name)
         if not bound < value < math.inf:

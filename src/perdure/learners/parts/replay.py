@@ -1,4 +1,4 @@
-"""What the learners with a memory of examples share."""
+"""Base classes of the learners that store examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from torch import Tensor
 
 from perdure.base.errors import InputError
 from perdure.learners.learner import Learner
-from perdure.learners.parts.memory import SharedMemory, Stored, as_tensors, check_size, joined
+from perdure.learners.parts.gradient_vectors import flat_gradient
+from perdure.learners.parts.memory import GroupedMemory, StoredExamples, as_tensors, check_size, concatenate
 from perdure.nets import features_of
 from perdure.tasks import Benchmark
 
@@ -21,53 +22,59 @@ class Memory(Protocol):
 
     @property
     def bits(self) -> int:
-        """Storage of what is held."""
+        """Size of the stored examples in bits."""
 
-    def draw(self, count: int) -> Stored | None:
-        """Return up to so many random examples, or None while there are none."""
+    def draw(self, count: int) -> StoredExamples | None:
+        """Return up to ``count`` random examples, or None if the memory is empty."""
 
 
 class ReplayLearner(Learner):
-    """Base of the methods that store examples in ``self.memory``; their settings have a ``buffer``."""
+    """Base class of the methods that store examples in ``self.memory``; their settings include ``buffer``."""
 
     memory: Memory
 
     @classmethod
     def check(cls, settings: Any, benchmark: Benchmark) -> None:
-        """Each task and class needs a place in the memory."""
+        """Require a memory that can hold one example of each class and of each task."""
         check_size(settings.buffer, benchmark)
 
     @property
     def memory_bits(self) -> int:
-        """What the memory holds."""
+        """Size of the memory in bits."""
         return self.memory.bits
 
-    def stored_task(self, task: int) -> Stored:
+    def task_examples(self, task: int) -> StoredExamples:
         """Return a task's training examples as tensors."""
         return as_tensors(self.context.benchmark.tasks[task].train, self.context.device)
 
-    def view(self, stored: Stored) -> Tensor:
-        """Return stored examples as the network sees them in training: augmented anew and normalised."""
-        return self.context.preparation.augmented(stored.raw, self.context.generator)
+    def augment(self, stored: StoredExamples) -> Tensor:
+        """Return network inputs for stored examples, with a new random augmentation."""
+        return self.context.preparation.augment(stored.raw, self.context.generator)
+
+    def gradient_on(self, stored: StoredExamples) -> Tensor:
+        """Return the gradient of the cross-entropy on stored examples as one vector."""
+        self.net.zero_grad()
+        self.cross_entropy(self.net(self.augment(stored)), stored.y).backward()  # type: ignore[no-untyped-call]
+        return flat_gradient(self.net)
 
     @torch.no_grad()
-    def frozen_features(self, raw: Tensor) -> Tensor:
+    def evaluation_features(self, raw: Tensor) -> Tensor:
         """Return the penultimate features of un-augmented examples, in evaluation mode."""
         was_training = self.net.training
         self.net.eval()
-        parts = [features_of(self.net, self.context.preparation.normalised(part)) for part in torch.split(raw, BATCH)]
+        parts = [features_of(self.net, self.context.preparation.normalize(part)) for part in torch.split(raw, BATCH)]
         self.net.train(was_training)
         return torch.cat(parts)
 
 
 class ClassMemoryLearner(ReplayLearner):
-    """Base of the methods whose memory is shared equally by the classes met so far (by the classes of each task)."""
+    """Base class of the methods whose memory holds equal shares of the classes of each task seen so far."""
 
-    memory: SharedMemory
+    memory: GroupedMemory
 
     @classmethod
     def check(cls, settings: Any, benchmark: Benchmark) -> None:
-        """Each class of each task needs a place in the memory."""
+        """Require a memory that can hold one example of each class of each task."""
         super().check(settings, benchmark)
         groups = sum(len(task.classes) for task in benchmark.tasks)
         if settings.buffer < groups:
@@ -77,30 +84,31 @@ class ClassMemoryLearner(ReplayLearner):
             )
 
     def begin(self) -> None:
-        """Begin with an empty memory."""
-        self.memory = SharedMemory(self.settings.buffer, self.context.generator)
+        """Start with an empty memory."""
+        self.memory = GroupedMemory(self.settings.buffer, self.context.generator)
 
     @property
     def outputs(self) -> int:
-        """Outputs of the network."""
+        """Number of outputs of the network."""
         return self.context.benchmark.outputs
 
-    def group(self, task: int, unit: int) -> int:
-        """Return the memory's number for a class of a task."""
-        return task * self.outputs + unit
+    def group_key(self, task: int, output: int) -> int:
+        """Return the memory's key for a class of a task: task * outputs + output."""
+        return task * self.outputs + output
 
-    def classes_of(self, task: int) -> dict[int, Stored]:
-        """Return the training examples of each class of a task, by the memory's number."""
-        examples = self.stored_task(task)
+    def examples_by_class(self, task: int) -> dict[int, StoredExamples]:
+        """Return the training examples of each class of a task, by the memory's key."""
+        examples = self.task_examples(task)
         classes = self.context.benchmark.tasks[task].classes
-        return {self.group(task, unit): examples.at(examples.y == unit) for unit in classes}
+        return {self.group_key(task, output): examples.select(examples.y == output) for output in classes}
 
-    def share(self, task: int) -> int:
-        """Return how many examples of each class have room once the task's classes are in."""
+    def examples_per_class(self, task: int) -> int:
+        """Return how many examples of each class fit in the memory once the task's classes are added."""
         classes = self.context.benchmark.tasks[task].classes
-        return int(self.settings.buffer // len({*self.memory.groups, *(self.group(task, unit) for unit in classes)}))
+        groups = {*self.memory.groups, *(self.group_key(task, output) for output in classes)}
+        return int(self.settings.buffer // len(groups))
 
-    def others(self, task: int) -> Stored | None:
-        """Return what is stored of all tasks but this one, which is new or met again; None if there is nothing."""
-        found = [stored for group, stored in self.memory.groups.items() if group // self.outputs != task]
-        return joined(found) if found else None
+    def stored_from_other_tasks(self, task: int) -> StoredExamples | None:
+        """Return the stored examples of all tasks except this one, or None if there are none."""
+        stored = [examples for key, examples in self.memory.groups.items() if key // self.outputs != task]
+        return concatenate(stored) if stored else None

@@ -1,10 +1,10 @@
-"""Small plain convolutional networks."""
+"""Small convolutional networks without residual connections."""
 
 from __future__ import annotations
 
 from torch import nn
 
-from perdure.nets.layers import Network, initialised_for_relu, shrink
+from perdure.nets.layers import Network, init_for_relu, output_side
 from perdure.nets.registry import network
 
 
@@ -13,12 +13,13 @@ from perdure.nets.registry import network
     paper="ours, the demo's network",
     minimum=(8, 8),
     width=16,
-    width_is="channels of the first of three convolutions; the others have two and four times as many",
+    width_meaning="channels of the first of three convolutions; the others have two and four times as many",
 )
 def small_conv(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """Three convolutions and a head on a 2 x 2 map; learns the 8 x 8 digits in seconds.
+    """Three convolutions and a linear head on a 2 x 2 map; learns 8 x 8 digits in seconds.
 
-    No batch norm: its running statistics forget on their own, which would blur what the demo shows.
+    No batch norm, because its running statistics cause forgetting by themselves, which would obscure what the demo
+    shows.
     """
     body = nn.Sequential(
         nn.Conv2d(shape[0], width, 3, padding=1),
@@ -32,7 +33,7 @@ def small_conv(shape: tuple[int, ...], outputs: int, width: int) -> Network:
         nn.AdaptiveAvgPool2d(2),
         nn.Flatten(),
     )
-    return initialised_for_relu(Network(body, nn.Linear(16 * width, outputs)))
+    return init_for_relu(Network(body, nn.Linear(16 * width, outputs)))
 
 
 @network(
@@ -40,17 +41,18 @@ def small_conv(shape: tuple[int, ...], outputs: int, width: int) -> Network:
     paper="LeCun et al. 1998, LeNet-5",
     minimum=(12, 12),
     width=6,
-    width_is="channels of the first convolution; the other layers grow in proportion",
+    width_meaning="channels of the first convolution; the other layers scale in proportion",
 )
 def lenet(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """LeNet-5 with the usual modern parts: rectified units, max-pooling, a linear head, all maps connected.
+    """LeNet-5 (LeCun et al. 1998) with ReLU, max-pooling and a linear head.
 
-    Images with a side below 32, such as MNIST's, are padded by 2, which makes 28 x 28 the original's 32 x 32.
+    As usual today, all maps of one convolution are connected to all maps of the next. Images with a side below 32,
+    such as MNIST's, are padded by 2, which turns 28 x 28 into the original 32 x 32.
     """
-    channels, height, breadth = shape
-    padding = 2 if min(height, breadth) < 32 else 0
+    channels, height, image_width = shape
+    padding = 2 if min(height, image_width) < 32 else 0
     first, second = width, width * 16 // 6
-    rows, columns = (shrink(shrink(side, 5, padding=padding) // 2, 5) // 2 for side in (height, breadth))
+    rows, columns = (output_side(output_side(side, 5, padding=padding) // 2, 5) // 2 for side in (height, image_width))
     body = nn.Sequential(
         nn.Conv2d(channels, first, 5, padding=padding),
         nn.ReLU(),
@@ -72,12 +74,15 @@ def lenet(shape: tuple[int, ...], outputs: int, width: int) -> Network:
     paper="Zenke et al. 2017, Continual learning through synaptic intelligence (CIFAR network)",
     minimum=(10, 10),
     width=32,
-    width_is="channels of the first two convolutions; the other layers grow in proportion",
+    width_meaning="channels of the first two convolutions; the other layers scale in proportion",
 )
 def zenke_conv(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """Four convolutions and two dense layers; the second convolution of each pair is not padded."""
-    channels, height, breadth = shape
-    rows, columns = ((((side - 2) // 2) - 2) // 2 for side in (height, breadth))
+    """CIFAR network of Zenke et al. 2017: four convolutions and two dense layers.
+
+    The second convolution of each pair is not padded.
+    """
+    channels, height, image_width = shape
+    rows, columns = ((((side - 2) // 2) - 2) // 2 for side in (height, image_width))
     body = nn.Sequential(
         nn.Conv2d(channels, width, 3, padding=1),
         nn.ReLU(),
@@ -105,14 +110,17 @@ def zenke_conv(shape: tuple[int, ...], outputs: int, width: int) -> Network:
     inputs="signals",
     minimum=(8,),
     width=16,
-    width_is="channels of the first of three convolutions; the others have two and four times as many",
+    width_meaning="channels of the first of three convolutions; the others have two and four times as many",
 )
 def conv_1d(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """Three convolutions along time and a head on a map of two; a plain (length,) signal gets one channel."""
+    """Three convolutions along time and a linear head, for signals.
+
+    The head sees a map of length two. A signal of shape (length,) gets one channel.
+    """
     channels = shape[0] if len(shape) == 2 else 1
-    entrance = [] if len(shape) == 2 else [nn.Unflatten(1, (1, shape[0]))]
+    unflatten = [] if len(shape) == 2 else [nn.Unflatten(1, (1, shape[0]))]
     body = nn.Sequential(
-        *entrance,
+        *unflatten,
         nn.Conv1d(channels, width, 5, padding=2),
         nn.ReLU(),
         nn.MaxPool1d(2),

@@ -1,7 +1,7 @@
 """AlexNet and VGG: convolutions and max-pooling, then three dense layers.
 
-Both were made for 224 x 224 images. There they are the published networks; on smaller images the dense layers
-get the map as it comes out of the convolutions, never stretched to the size it has for large ones.
+Both were designed for 224 x 224 images, where they equal the published networks. On smaller images the dense layers
+take the output map of the convolutions as it is; it is never enlarged to the size it has for large images.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import partial
 
 from torch import nn
 
-from perdure.nets.layers import Network, initialised_for_relu, shrink
+from perdure.nets.layers import Network, init_for_relu, output_side
 from perdure.nets.registry import network
 
 
@@ -19,13 +19,14 @@ from perdure.nets.registry import network
     paper="Krizhevsky 2014 (the one-column AlexNet of Krizhevsky et al. 2012)",
     minimum=(15, 15),
     width=64,
-    width_is="channels of the first convolution; the other layers grow in proportion",
+    width_meaning="channels of the first convolution; the other layers scale in proportion",
 )
 def alexnet(shape: tuple[int, ...], outputs: int, width: int) -> Network:
-    """Five convolutions and three dense layers, without local response normalisation.
+    """AlexNet (Krizhevsky 2014): five convolutions and three dense layers.
 
-    Images with a side below 128 get a 5 x 5 stride-1 first convolution: 11 x 11 with stride 4 would leave
-    nothing of 32 pixels. The last map is averaged down to 6 x 6 where it is larger.
+    Local response normalization is left out. Images with a side below 128 get a 5 x 5 stride-1 first convolution,
+    because 11 x 11 with stride 4 leaves no output for 32 pixels. The last map is averaged down to 6 x 6 if it is
+    larger.
     """
     channels, *sides = shape
     if min(sides) < 128:
@@ -35,8 +36,8 @@ def alexnet(shape: tuple[int, ...], outputs: int, width: int) -> Network:
     rows, columns = (
         min(
             6,
-            shrink(
-                shrink(shrink(shrink(side, kernel, stride=stride, padding=2), 3, stride=2), 3, stride=2),
+            output_side(
+                output_side(output_side(output_side(side, kernel, stride=stride, padding=2), 3, stride=2), 3, stride=2),
                 3,
                 stride=2,
             ),
@@ -71,9 +72,9 @@ def alexnet(shape: tuple[int, ...], outputs: int, width: int) -> Network:
 
 
 def vgg(shape: tuple[int, ...], outputs: int, width: int, *, counts: tuple[int, ...]) -> Network:
-    """Five groups of 3 x 3 convolutions, each ended by max-pooling, and three dense layers, no batch norm.
+    """Return five groups of 3 x 3 convolutions, each followed by max-pooling, and three dense layers; no batch norm.
 
-    The last map is averaged down to 7 x 7 where it is larger.
+    The last map is averaged down to 7 x 7 if it is larger.
     """
     inputs, *sides = shape
     body = nn.Sequential()
@@ -96,7 +97,7 @@ def vgg(shape: tuple[int, ...], outputs: int, width: int, *, counts: tuple[int, 
             nn.Dropout(0.5),
         ]
     )
-    return initialised_for_relu(Network(body, nn.Linear(dense, outputs)))
+    return init_for_relu(Network(body, nn.Linear(dense, outputs)))
 
 
 for _name, _counts in (("vgg16", (2, 2, 3, 3, 3)), ("vgg19", (2, 2, 4, 4, 4))):
@@ -105,5 +106,6 @@ for _name, _counts in (("vgg16", (2, 2, 3, 3, 3)), ("vgg19", (2, 2, 4, 4, 4))):
         paper=f"Simonyan and Zisserman 2015, configuration {'D' if _name == 'vgg16' else 'E'}",
         minimum=(32, 32),
         width=64,
-        width_is="channels of the first two convolutions; the other layers grow in proportion",
+        width_meaning="channels of the first two convolutions; the other layers scale in proportion",
+        summary=f"VGG-{_name[3:]} (Simonyan and Zisserman 2015): 3 x 3 convolutions and three dense layers.",
     )(partial(vgg, counts=_counts))

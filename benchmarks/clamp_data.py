@@ -1,4 +1,4 @@
-"""The performance curves behind the CLAMP paper, as its authors published them: YAML and CSV files become arrays."""
+"""Readers of the performance curves published by the authors of the CLAMP paper (YAML and CSV files)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "clamp"
 GAMES = ("Space Invaders", "Krull", "Beam Rider", "Hero", "Star Gunner", "Ms. Pacman")
 
-# Algorithm: file and the coefficient whose run the authors read.
+# Algorithm: file, and the coefficient of the run that the authors used.
 MNIST = {
     "GEM_1100": ("GEM_1100", 0.5),
     "GEM_4400": ("GEM_4400", 0.5),
@@ -41,7 +41,7 @@ ATARI = {"clear": "Clear", "pnc": "Progress & Compress", "oewc": "EWC_online", "
 
 @dataclass(frozen=True)
 class DataSet:
-    """Curves (algorithms, tasks, steps + 1), their names, and the curriculum (0-based)."""
+    """Curves (algorithms, tasks, steps + 1), names of algorithms and tasks, and the curriculum (0-based)."""
 
     name: str
     algorithms: tuple[str, ...]
@@ -51,20 +51,20 @@ class DataSet:
 
 
 def mnist(folder: Path = SHARED) -> DataSet:
-    """Split MNIST, five binary tasks, scaled (accuracy - 50 %) / 50 %."""
+    """Return Split MNIST: five binary tasks, scaled as (accuracy - 50 %) / 50 %."""
     percent = np.stack([_table(folder / "mnist" / f"{file}.yaml", setting) for file, setting in MNIST.values()])
     tasks = ("0,1", "2,3", "4,5", "6,7", "8,9")
     return DataSet("MNIST", tuple(MNIST), tasks, (percent - 50) / 50, tuple(range(5)))
 
 
 def cifar100(folder: Path = SHARED) -> DataSet:
-    """Split CIFAR-100, five tasks of 20 classes, accuracy."""
+    """Return Split CIFAR-100: five tasks of 20 classes, accuracy."""
     percent = np.stack([_table(folder / "cifar100" / f"{file}.yaml", setting) for file, setting in CIFAR100.values()])
     return DataSet("CIFAR-100", tuple(CIFAR100), tuple("12345"), percent / 100, tuple(range(5)))
 
 
 def atari(folder: Path = SHARED) -> DataSet:
-    """Six Atari games, twice in order, reward over each game's maximum."""
+    """Return six Atari games, trained twice in the same order: reward divided by each game's maximum."""
     games = []
     for game in range(len(GAMES)):
         with (folder / "atari" / f"game{game}.csv").open() as file:

@@ -1,4 +1,4 @@
-"""The numbers printed in the CLAMP paper (Rivera et al. 2022), to stand beside ours."""
+"""Numbers printed in the CLAMP paper (Rivera et al. 2022), for comparison."""
 
 # Tables 1a, 3 and 5: transfer efficiency, experience retention, expertise translation.
 ATARI_PROPERTIES = {
@@ -30,7 +30,7 @@ CIFAR100_PROPERTIES = {
     "SI": (0.39, 0.93, 1.21),
 }
 
-# Tables 1b, 4 and 6: row trains, column is evaluated.
+# Tables 1b, 4 and 6: rows are trained, columns evaluated.
 ATARI_TRANSFER = (
     (1.00, 0.15, -0.13, 0.01, -0.16, 0.03),
     (-0.09, 1.00, 0.21, -0.02, -0.05, 0.02),
@@ -70,5 +70,5 @@ ACROSS = {
     "SI": (0.85, 0.39),
 }
 
-# Mean squared errors as the paper prints them.
+# Mean squared errors printed in the paper.
 LOSSES = {"MNIST": 0.005, "CIFAR-100": 0.01, "Atari": 0.007}

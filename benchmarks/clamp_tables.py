@@ -1,8 +1,8 @@
-"""Regenerate tables 1 and 3 to 8 of the CLAMP paper with intervals, and judge its claims.
+"""Regenerate tables 1 and 3 to 8 of the CLAMP paper with intervals, and check its claims.
 
     python benchmarks/clamp_tables.py            writes docs/results/clamp.md and its figure
 
-It reads the authors' curves from ``shared/data/clamp`` beside the project.
+The authors' curves are read from ``shared/data/clamp`` next to the project folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perdure import surrogate
 from perdure.audits import latent_properties
 from perdure.figures.clamp import performance_curves
 from perdure.figures.style import save
-from perdure.surrogate.diagnostics.intervals import draws, property_arrays
+from perdure.surrogate.diagnostics.intervals import parameter_draws, property_arrays
 
 OUT = Path(__file__).parents[1] / "docs" / "results" / "clamp.md"
 REPLICATES, DRAWS = 400, 4000
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Study:
-    """One data set fitted: by default, exactly, and by the authors' Adam; with draws of the default fit's properties."""
+    """Fits of a data set (default, exact, and the authors' Adam) and draws of the default fit's properties."""
 
     data: clamp_data.DataSet
     fit: surrogate.Fit
@@ -43,13 +43,13 @@ class Study:
 
 
 def study(data: clamp_data.DataSet) -> Study:
-    """Fit a data set three ways."""
+    """Return the three fits of a data set."""
     fit = surrogate.bootstrap(
         surrogate.fit(data.values, data.curriculum, algorithms=data.algorithms, tasks=data.tasks), REPLICATES
     )
     exact = surrogate.fit(data.values, data.curriculum, "least-squares", algorithms=data.algorithms)
     adam = surrogate.fit(data.values, data.curriculum, "adam", starts=1, forecast=False, algorithms=data.algorithms)
-    points = draws(fit, DRAWS, np.random.default_rng(0))
+    points = parameter_draws(fit, DRAWS, np.random.default_rng(0))
     return Study(data, fit, exact, adam, property_arrays(fit.coordinates, points))
 
 
@@ -63,25 +63,27 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([row(header), row(["---"] * len(header)), *(row(cells) for cells in rows)])
 
 
-def estimate(fit: surrogate.Fit, name: str, place: int | tuple[int, int]) -> str:
-    """Return a value with its interval; ° marks one that the data alone do not determine."""
-    value = getattr(fit, name)[place]
-    low, high = fit.intervals[name][place]
-    mark = "" if fit.diagnostics.supported[name][place] else "°"
+def estimate(fit: surrogate.Fit, name: str, index: int | tuple[int, int]) -> str:
+    """Return a value with its interval; ° marks values not determined by the data alone."""
+    value = getattr(fit, name)[index]
+    low, high = fit.intervals[name][index]
+    mark = "" if fit.diagnostics.supported[name][index] else "°"
     if np.isnan(value):
         return "–"
     return f"{value:.2f}" if low == high else f"{value:.2f}{mark} [{low:.2f}, {high:.2f}]"
 
 
-def properties(one: Study, paper: dict[str, tuple[float, float, float]]) -> str:
-    """Return the table of algorithms; the paper's gamma and lambda are divided by its mean gamma, as ours are."""
+def properties(fits: Study, paper: dict[str, tuple[float, float, float]]) -> str:
+    """Return the table of algorithms; gamma and lambda of the paper are divided by their mean gamma, as in our fits."""
     mean = np.mean([values[0] for values in paper.values()])
     rows = []
-    for place, name in enumerate(one.data.algorithms):
-        gamma, keep, expertise = paper.get(name, (np.nan, np.nan, np.nan))
-        beside = [f"{value:.2f}" if np.isfinite(value) else "–" for value in (gamma / mean, keep, expertise / mean)]
-        cells = [estimate(one.fit, name_, place) for name_ in ("efficiency", "retention", "translation")]
-        rows.append([name, cells[0], beside[0], cells[1], beside[1], cells[2], beside[2]])
+    for index, name in enumerate(fits.data.algorithms):
+        gamma, retention, translation = paper.get(name, (np.nan, np.nan, np.nan))
+        in_paper = [
+            f"{value:.2f}" if np.isfinite(value) else "–" for value in (gamma / mean, retention, translation / mean)
+        ]
+        cells = [estimate(fits.fit, key, index) for key in ("efficiency", "retention", "translation")]
+        rows.append([name, cells[0], in_paper[0], cells[1], in_paper[1], cells[2], in_paper[2]])
     header = [
         "approach",
         "efficiency",
@@ -94,64 +96,64 @@ def properties(one: Study, paper: dict[str, tuple[float, float, float]]) -> str:
     return table(header, rows)
 
 
-def transfers(one: Study, paper: Sequence[Sequence[float]]) -> str:
-    """Return the transfer matrix; the paper's columns are divided by their own diagonal, as ours are."""
+def transfers(fits: Study, paper: Sequence[Sequence[float]]) -> str:
+    """Return the transfer matrix; columns of the paper are divided by their diagonal entry, as in our fits."""
     scaled = np.array(paper) / np.abs(np.diagonal(np.array(paper)))
     rows = []
-    for trained, name in enumerate(one.data.tasks):
+    for trained, name in enumerate(fits.data.tasks):
         cells = [
             "1"
-            if other == trained
-            else f"{estimate(one.fit, 'transfer', (trained, other))}; paper {scaled[trained, other]:.2f}"
-            for other in range(len(one.data.tasks))
+            if evaluated == trained
+            else f"{estimate(fits.fit, 'transfer', (trained, evaluated))}; paper {scaled[trained, evaluated]:.2f}"
+            for evaluated in range(len(fits.data.tasks))
         ]
         rows.append([f"**{name}**", *cells])
-    return table(["trained \\ evaluated", *one.data.tasks], rows)
+    return table(["trained \\ evaluated", *fits.data.tasks], rows)
 
 
-def difficulties(one: Study, paper: Sequence[float]) -> str:
-    """Return the difficulties; their common unit is arbitrary, so the paper's are scaled to our median."""
-    ours = [estimate(one.fit, "difficulty", task) for task in range(len(paper))]
-    unit = float(np.median(one.fit.difficulty) / np.median(paper))
+def difficulties(fits: Study, paper: Sequence[float]) -> str:
+    """Return the difficulties; their unit is arbitrary, so those of the paper are scaled to our median."""
+    ours = [estimate(fits.fit, "difficulty", task) for task in range(len(paper))]
+    unit = float(np.median(fits.fit.difficulty) / np.median(paper))
     return table(
-        ["task", *one.data.tasks],
+        ["task", *fits.data.tasks],
         [["difficulty", *ours], ["paper's, in our unit", *(f"{unit * value:.2f}" for value in paper)]],
     )
 
 
 def losses(studies: Sequence[Study]) -> str:
-    """Return mean squared errors over all cells, t = 0 included."""
+    """Return mean squared errors over all cells including t = 0."""
     rows = [
         [
-            one.data.name,
-            printed.LOSSES[one.data.name],
-            f"{one.adam.loss:.5f}",
-            f"{one.exact.loss:.5f}",
-            f"{one.fit.loss:.5f}",
-            f"{one.exact.translation.max():.0f}",
-            f"{one.fit.translation.max():.1f}",
+            fits.data.name,
+            printed.LOSSES[fits.data.name],
+            f"{fits.adam.loss:.5f}",
+            f"{fits.exact.loss:.5f}",
+            f"{fits.fit.loss:.5f}",
+            f"{fits.exact.translation.max():.0f}",
+            f"{fits.fit.translation.max():.1f}",
         ]
-        for one in studies
+        for fits in studies
     ]
     header = ["data", "printed", "authors' Adam, one start", "exact", "with the weak prior"]
     return table([*header, "largest translation, exact", "with the prior"], rows)
 
 
 def forecasts(studies: Sequence[Study]) -> str:
-    """Return held-out errors of the default and of the exact fit beside the trivial predictors'."""
+    """Return held-out errors of the default fit, the exact fit and the trivial predictors."""
     rows = [
         [
-            one.data.name,
-            here.steps,
-            here.cells,
-            f"{here.model:.4f}",
-            f"{there.model:.4f}",
-            f"{here.last_value:.4f}",
-            f"{here.same_phase:.4f}",
-            "yes" if here.beats_trivial else "**no**",
+            fits.data.name,
+            default.steps,
+            default.cells,
+            f"{default.model:.4f}",
+            f"{exact.model:.4f}",
+            f"{default.last_value:.4f}",
+            f"{default.same_phase:.4f}",
+            "yes" if default.beats_trivial else "**no**",
         ]
-        for one in studies
-        for here, there in zip(one.fit.held_out, one.exact.held_out, strict=True)
+        for fits in studies
+        for default, exact in zip(fits.fit.held_out, fits.exact.held_out, strict=True)
     ]
     header = [
         "data",
@@ -161,40 +163,40 @@ def forecasts(studies: Sequence[Study]) -> str:
         "exact",
         "last value",
         "same phase",
-        "no worse than both?",
+        "no worse than both",
     ]
     return table(header, rows)
 
 
-def renamed(one: Study) -> surrogate.Fit:
-    """Return the fit with rehearsal sizes called low and high, so that data sets share names."""
-    names = tuple(LEVELS.get(name, name) for name in one.fit.problem.algorithms)
-    return replace(one.fit, problem=replace(one.fit.problem, algorithms=names))
+def renamed(fits: Study) -> surrogate.Fit:
+    """Return the fit with rehearsal sizes renamed to low and high, so that data sets share names."""
+    names = tuple(LEVELS.get(name, name) for name in fits.fit.problem.algorithms)
+    return replace(fits.fit, problem=replace(fits.fit.problem, algorithms=names))
 
 
 def across(ranks: surrogate.RankComparison) -> str:
     """Return Table 8 by rank."""
-    ours = printed.ACROSS
+    published = printed.ACROSS
     paper = {
-        name: [1 + sum(other[side] > values[side] for other in ours.values()) for side in (0, 1)]
-        for name, values in ours.items()
+        name: [1 + sum(competitor[side] > values[side] for competitor in published.values()) for side in (0, 1)]
+        for name, values in published.items()
     }
     rows = [
         [
             name,
             *(
-                f"{ranks.ranks[side, place]:.0f} [{ranks.rank_low[side, place]:.0f}, {ranks.rank_high[side, place]:.0f}]"
+                f"{ranks.ranks[side, index]:.0f} [{ranks.rank_low[side, index]:.0f}, {ranks.rank_high[side, index]:.0f}]"
                 for side in (0, 1)
             ),
             *paper[name],
         ]
-        for place, name in enumerate(ranks.algorithms)
+        for index, name in enumerate(ranks.algorithms)
     ]
     return table(["algorithm", "MNIST rank", "CIFAR-100 rank", "paper, MNIST", "paper, CIFAR-100"], rows)
 
 
 def verdict(share: float) -> str:
-    """Judge a claim by the share of parameter draws in which it holds."""
+    """Return the verdict on a claim from the share of parameter draws in which it holds."""
     if share >= 0.95:
         return "supported"
     return "not supported" if share <= 0.05 else "undecidable"
@@ -207,28 +209,29 @@ def no_transfer() -> float:
 
 
 def claims(atari: Study, mnist: Study, cifar: Study, ranks: surrogate.RankComparison) -> str:
-    """Return the paper's claims, what was measured, and the verdict."""
-    games = {name: place for place, name in enumerate(atari.data.algorithms)}
-    speed, keep = atari.drawn["efficiency"], atari.drawn["retention"]
-    best = (speed.argmax(axis=1) == games["Clear"]).mean()
-    keeps = (keep.argmax(axis=1) == games["Clear"]).mean()
+    """Return the table of the paper's claims, the measured values and the verdicts."""
+    column = {name: index for index, name in enumerate(atari.data.algorithms)}
+    efficiency, retention = atari.drawn["efficiency"], atari.drawn["retention"]
+    most_efficient = (efficiency.argmax(axis=1) == column["Clear"]).mean()
+    most_retentive = (retention.argmax(axis=1) == column["Clear"]).mean()
     slow = (
-        speed[:, [games["EWC"], games["EWC_online"]]].max(axis=1) < np.delete(speed, [2, 3], axis=1).min(axis=1)
+        efficiency[:, [column["EWC"], column["EWC_online"]]].max(axis=1)
+        < np.delete(efficiency, [2, 3], axis=1).min(axis=1)
     ).mean()
-    own = np.diagonal(mnist.drawn["gain"], axis1=1, axis2=2)
-    positive = (own > 0).all(axis=1).mean()
+    diagonal = np.diagonal(mnist.drawn["gain"], axis1=1, axis2=2)
+    positive = (diagonal > 0).all(axis=1).mean()
     off = mnist.drawn["transfer"].copy()
     off[:, range(5), range(5)] = -np.inf
     highest = (off.reshape(len(off), -1).argmax(axis=1) == 3 * 5 + 4).mean()
-    mine = mnist.data.algorithms.index("NormalNN")
-    place = 1 + (mnist.drawn["efficiency"] > mnist.drawn["efficiency"][:, [mine]]).sum(axis=1)
+    normal_nn = mnist.data.algorithms.index("NormalNN")
+    rank = 1 + (mnist.drawn["efficiency"] > mnist.drawn["efficiency"][:, [normal_nn]]).sum(axis=1)
     easy = (cifar.drawn["difficulty"].argmin(axis=1) == 0).mean()
     agree = ranks.agreement_low > 0 and ranks.p_value < 0.05
     against = ranks.agreement_high < 0
     table8 = spearmanr(*np.array(list(printed.ACROSS.values())).T).statistic
-    beaten = [row.beats_trivial for one in (atari, mnist, cifar) for row in one.fit.held_out]
-    lacking = sum(int((~one.fit.diagnostics.supported["translation"]).sum()) for one in (atari, mnist, cifar))
-    total = sum(len(one.data.algorithms) for one in (atari, mnist, cifar))
+    beats_trivial = [row.beats_trivial for fits in (atari, mnist, cifar) for row in fits.fit.held_out]
+    unsupported = sum(int((~fits.fit.diagnostics.supported["translation"]).sum()) for fits in (atari, mnist, cifar))
+    total = sum(len(fits.data.algorithms) for fits in (atari, mnist, cifar))
     agreement = (
         f"Spearman {ranks.agreement:.2f} [{ranks.agreement_low:.2f}, {ranks.agreement_high:.2f}], "
         f"n = {len(ranks.algorithms)}, permutation p = {ranks.p_value:.3f} (the printed values: {table8:.2f})"
@@ -250,27 +253,27 @@ def claims(atari: Study, mnist: Study, cifar: Study, ranks: surrogate.RankCompar
         ["Atari is fitted to .007", f"{atari.adam.loss:.4f} by the authors' Adam", "supported"],
         [
             "The model predicts (our test)",
-            f"{sum(beaten)} of {len(beaten)} forecasts no worse than both trivial predictors",
-            "supported" if all(beaten) else "undecidable",
+            f"{sum(beats_trivial)} of {len(beats_trivial)} forecasts no worse than both trivial predictors",
+            "supported" if all(beats_trivial) else "undecidable",
         ],
-        ["Atari: CLEAR has the best efficiency", f"in {best:.1%} of draws", verdict(best)],
-        ["Atari: CLEAR has the best retention", f"in {keeps:.1%} of draws", verdict(keeps)],
+        ["Atari: CLEAR has the best efficiency", f"in {most_efficient:.1%} of draws", verdict(most_efficient)],
+        ["Atari: CLEAR has the best retention", f"in {most_retentive:.1%} of draws", verdict(most_retentive)],
         ["Atari: EWC and online EWC have the lowest efficiencies", f"in {slow:.1%} of draws", verdict(slow)],
         ["MNIST: the diagonal of transfer is positive", f"in {positive:.1%} of draws", verdict(positive)],
         ["MNIST: the highest transfer is from 6,7 to 8,9", f"in {highest:.1%} of draws", verdict(highest)],
         [
             "MNIST: NormalNN has one of the highest efficiencies",
-            f"among the first three of {len(mnist.data.algorithms)} in {(place <= 3).mean():.1%} of draws",
-            verdict(float((place <= 3).mean())),
+            f"among the first three of {len(mnist.data.algorithms)} in {(rank <= 3).mean():.1%} of draws",
+            verdict(float((rank <= 3).mean())),
         ],
         ["CIFAR-100: task 1 is the easiest (0.0 against 0.3)", f"in {easy:.1%} of draws", verdict(easy)],
         [
             "Values of the expertise translation (tables 1a, 3, 5)",
-            f"{lacking} of {total} are not determined by the data alone",
+            f"{unsupported} of {total} are not determined by the data alone",
             "undecidable",
         ],
         [
-            "Table 8: efficiencies rank alike on MNIST and CIFAR-100",
+            "Table 8: efficiencies have the same ranking on MNIST and CIFAR-100",
             agreement,
             "supported" if agree else "not supported" if against else "undecidable",
         ],
@@ -281,33 +284,33 @@ def claims(atari: Study, mnist: Study, cifar: Study, ranks: surrogate.RankCompar
 def main() -> None:
     """Fit the three data sets and write the page."""
     if not clamp_data.SHARED.is_dir():
-        print(f"nothing done: the authors' curves are not at {clamp_data.SHARED}")
+        print(f"skipped: the authors' curves were not found at {clamp_data.SHARED}")
         return
     atari, mnist, cifar = (study(load()) for load in (clamp_data.atari, clamp_data.mnist, clamp_data.cifar100))
     ranks = surrogate.compare_ranks({"MNIST": renamed(mnist), "CIFAR-100": renamed(cifar)}, count=DRAWS)
     save(performance_curves(latent_properties(atari.fit)), OUT.with_name("clamp-atari.png"))
-    page = f"""# CLAMP: the paper's tables again, with intervals
+    page = f"""# CLAMP: the paper's tables with intervals
 
-Written by `python benchmarks/clamp_tables.py` from the authors' published curves. Ours is the default fit
-(`estimator="map"`); 95 % intervals are from a parametric bootstrap of {REPLICATES} replicates, and ° marks what the data
-alone do not determine (see [the guide](../clamp.md)). Efficiency and translation are relative to the mean efficiency of
-the data set, transfer to the task's own, so the paper's numbers are divided likewise before they stand beside ours.
-Verdicts on single values count {DRAWS} draws of the parameters: supported from 95 % on, not supported up to 5 %,
-undecidable between.
+Generated by `python benchmarks/clamp_tables.py` from the authors' published curves with the default fit
+(`estimator="map"`). 95 % intervals are from a parametric bootstrap with {REPLICATES} replicates; ° marks values that are
+not determined by the data alone (see [the guide](../clamp.md)). Efficiency and translation are relative to the mean
+efficiency of the data set, transfer to the diagonal entry of its column; the paper's numbers are scaled in the same way.
+Verdicts on single values use {DRAWS} draws of the parameters: supported if the claim holds in at least 95 % of draws, not
+supported if in at most 5 %, undecidable otherwise.
 
 ## The paper's claims
 
 {claims(atari, mnist, cifar, ranks)}
 
-## How well curves are fitted
+## Quality of the fits
 
-Mean squared error over all cells, t = 0 included. The exact optimum overfits: translations run off, forecasts suffer.
+Mean squared error over all cells including t = 0. The exact optimum overfits: translations are extreme and forecasts are worse.
 
 {losses([mnist, cifar, atari])}
 
-## Do the fits predict?
+## Forecasts
 
-Error in forecasting all later cells from the first steps; the prior's strength is chosen within those steps.
+Mean squared error of forecasts of all later cells from the first steps; the prior's strength is selected within those steps.
 
 {forecasts([atari, mnist, cifar])}
 
@@ -347,7 +350,7 @@ Error in forecasting all later cells from the first steps; the prior's strength 
 
 ## Table 8: efficiency on MNIST and CIFAR-100, by rank
 
-Rank 1 is the highest. Absolute values do not compare across data sets.
+Rank 1 is the highest. Absolute values are not comparable across data sets.
 
 {across(ranks)}
 """

@@ -13,7 +13,7 @@ from perdure import surrogate
 
 @dataclass(frozen=True)
 class Scenario:
-    """A synthetic problem with its truth in gauge-fixed form."""
+    """A synthetic problem with its true parameters in gauge-fixed form."""
 
     curriculum: list[int]
     curves: np.ndarray
@@ -24,21 +24,24 @@ class Scenario:
 
 
 def appendix_b(seed: int, noise: float = 0.0) -> Scenario:
-    """A uniform in [-1, 1] with diagonal 1, the rest uniform in [0, 1]; 5 tasks, 3 algorithms, 9 random steps."""
+    """Return a problem as in Appendix B: 5 tasks, 3 algorithms, 9 random steps.
+
+    A is uniform in [-1, 1] with diagonal 1; all other parameters are uniform in [0, 1].
+    """
     rng = np.random.default_rng(seed)
     transfer = rng.uniform(-1, 1, (5, 5))
     np.fill_diagonal(transfer, 1)
     difficulty = rng.uniform(0, 1, 5)
-    gamma, keep, expertise = rng.uniform(0, 1, (3, 3))
+    gamma, retention, translation = rng.uniform(0, 1, (3, 3))
     curriculum = rng.integers(0, 5, 9).tolist()
-    curves = surrogate.simulate(curriculum, transfer, difficulty, gamma, keep, expertise)
+    curves = surrogate.simulate(curriculum, transfer, difficulty, gamma, retention, translation)
     noisy = np.clip(curves + rng.normal(0, noise, curves.shape), -1, 1)
     mean = gamma.mean()
-    return Scenario(curriculum, noisy, transfer * mean / difficulty, gamma / mean, keep, expertise / mean)
+    return Scenario(curriculum, noisy, transfer * mean / difficulty, gamma / mean, retention, translation / mean)
 
 
 def published() -> ModuleType:
-    """Load benchmarks/clamp_data.py, the reader of the authors' files."""
+    """Return the module benchmarks/clamp_data.py, which reads the authors' files."""
     path = Path(__file__).parents[2] / "benchmarks" / "clamp_data.py"
     spec = importlib.util.spec_from_file_location("clamp_data", path)
     assert spec is not None

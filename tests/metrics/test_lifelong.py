@@ -285,14 +285,14 @@ def test_smoothing_by_hand() -> None:
         (lambda: lifelong.from_table(np.ones((2, 2)), [0, 1]), "expected 3 rows"),
         (lambda: lifelong.from_table(np.ones((2, 2)), [2]), r"expected tasks from 0 to 1, got \[2\]"),
         (
-            lambda: lifelong.performance_maintenance(SMALL, "last"),
+            lambda: lifelong.performance_maintenance(SMALL, "last"),  # type: ignore[arg-type]
             "reference: unknown name 'last', known: mrlep, mrtlp",
-        ),  # type: ignore[arg-type]
+        ),
         (lambda: lifelong.mean_performance(SMALL, "sleep"), "kind: unknown name 'sleep', known: test, train"),  # type: ignore[arg-type]
         (
-            lambda: lifelong.forward_transfer(SMALL, "difference"),
+            lambda: lifelong.forward_transfer(SMALL, "difference"),  # type: ignore[arg-type]
             "form: unknown name 'difference', known: contrast, ratio",
-        ),  # type: ignore[arg-type]
+        ),
     ],
 )
 def test_invalid_input_is_rejected(call: Any, message: str) -> None:

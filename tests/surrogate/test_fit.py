@@ -1,4 +1,4 @@
-"""Fitting CLAMP: exactness, golden losses of the three published data sets, coverage, and every kind of bad input."""
+"""CLAMP fits: exactness, golden losses of the three published data sets, coverage of intervals, and invalid input."""
 
 import json
 
@@ -12,8 +12,8 @@ from tests.helpers.clamp_problems import appendix_b, published
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_exact_fit_solves_appendix_b_and_finds_the_gauge_fixed_truth(seed):
-    """The issue's bar: curve MSE below 1e-6. The truth follows wherever the data determine it."""
+def test_the_exact_fit_recovers_the_identifiable_parameters_of_appendix_b(seed):
+    """The curves are reproduced exactly, and the true parameters are recovered wherever the data determine them."""
     scenario = appendix_b(seed)
     fit = surrogate.fit(scenario.curves, scenario.curriculum, "least-squares", starts=16, forecast=False)
     assert fit.loss < 1e-12
@@ -29,7 +29,7 @@ def test_the_exact_fit_solves_appendix_b_and_finds_the_gauge_fixed_truth(seed):
     [("mnist", 0.0170, 0.01895), ("cifar100", 0.00135, 0.00246), ("atari", 0.0053, 0.00655)],
 )
 def test_golden_losses_of_the_published_curves(shared_data, name, best, authors):
-    """SPEC section 4: mean squared error over all cells, t = 0 included; the authors' Adam and a better optimum."""
+    """Mean squared error over all cells including t = 0, of a better optimum and of the authors' Adam."""
     data = getattr(published(), name)(shared_data / "clamp")
     exact = surrogate.fit(data.values, data.curriculum, "least-squares", starts=16, forecast=False)
     assert exact.loss <= best + 5e-5
@@ -40,7 +40,7 @@ def test_golden_losses_of_the_published_curves(shared_data, name, best, authors)
     assert adam.loss == pytest.approx(authors, rel=0.25)
 
 
-def test_the_result_holds_together():
+def test_the_result_is_consistent():
     scenario = appendix_b(3, noise=0.02)
     fit = surrogate.fit(scenario.curves, scenario.curriculum, starts=8, forecast=False)
     trained = sorted(set(scenario.curriculum))
@@ -51,27 +51,27 @@ def test_the_result_holds_together():
         fit.transfer[trained][:, trained] / fit.difficulty[trained], fit.gain[trained][:, trained]
     )
     paper = fit.paper
-    known = np.where(np.isnan(paper.transfer), 0, paper.transfer)
-    again = surrogate.simulate(
-        scenario.curriculum, known, paper.difficulty, paper.efficiency, paper.retention, paper.translation
+    transfer = np.where(np.isnan(paper.transfer), 0, paper.transfer)
+    curves = surrogate.simulate(
+        scenario.curriculum, transfer, paper.difficulty, paper.efficiency, paper.retention, paper.translation
     )
-    np.testing.assert_allclose(again, fit.curves, atol=1e-10)
-    assert (np.abs(known) <= 1).all()
+    np.testing.assert_allclose(curves, fit.curves, atol=1e-10)
+    assert (np.abs(transfer) <= 1).all()
     for name, interval in fit.intervals.items():
         values = getattr(fit, name)
-        inside = (interval[..., 0] <= values) & (values <= interval[..., 1])
-        assert inside[np.isfinite(values)].all(), name
+        contained = (interval[..., 0] <= values) & (values <= interval[..., 1])
+        assert contained[np.isfinite(values)].all(), name
     json.dumps(fit.to_dict(), allow_nan=False)
 
 
-def test_bootstrap_intervals_hold_their_own_estimate_and_resemble_fishers():
+def test_bootstrap_intervals_contain_the_estimate_and_resemble_fishers():
     scenario = appendix_b(3, noise=0.02)
     fit = surrogate.fit(scenario.curves, scenario.curriculum, starts=8, forecast=False)
     boot = surrogate.bootstrap(fit, 150)
     for name, interval in boot.intervals.items():
         values = getattr(boot, name)
-        inside = (interval[..., 0] <= values) & (values <= interval[..., 1])
-        assert inside[np.isfinite(values)].all(), name
+        contained = (interval[..., 0] <= values) & (values <= interval[..., 1])
+        assert contained[np.isfinite(values)].all(), name
     ratio = boot.errors["retention"] / fit.errors["retention"]
     assert ((ratio > 0.5) & (ratio < 2)).all()
     with pytest.raises(InputError, match="at least 100"):
@@ -118,7 +118,7 @@ def test_several_curricula_share_tasks_and_algorithms():
     np.testing.assert_allclose(fit.curves[1], second, atol=1e-6)
 
 
-def test_missing_cells_are_left_out_not_filled():
+def test_missing_cells_are_ignored():
     scenario = appendix_b(1)
     holes = scenario.curves.copy()
     rng = np.random.default_rng(0)
@@ -129,25 +129,25 @@ def test_missing_cells_are_left_out_not_filled():
     assert fit.diagnostics.cells == np.isfinite(holes[:, :, 1:]).sum()
 
 
-def test_a_task_never_trained_has_no_difficulty_and_no_row():
+def test_a_task_never_trained_has_no_difficulty_and_no_transfer():
     scenario = appendix_b(0)
     curriculum = [task if task != 4 else 0 for task in scenario.curriculum]
     curves = surrogate.simulate(
         curriculum, scenario.gain, np.ones(5), scenario.efficiency, scenario.retention, scenario.translation
     )
     fit = surrogate.fit(curves, curriculum, starts=8, forecast=False)
-    dead = sorted(set(range(5)) - set(curriculum))
-    assert 4 in dead
-    assert np.isnan(fit.difficulty[dead]).all()
-    assert np.isnan(fit.transfer[dead]).all()
-    assert np.isnan(fit.transfer[:, dead]).all()
-    assert np.isfinite(fit.gain[np.ix_(sorted(set(curriculum)), dead)]).all()
-    assert fit.diagnostics.nullity.dead_rows == 5 * len(dead)
-    assert any("never trained" in line for line in surrogate.describe(fit))
+    untrained = sorted(set(range(5)) - set(curriculum))
+    assert 4 in untrained
+    assert np.isnan(fit.difficulty[untrained]).all()
+    assert np.isnan(fit.transfer[untrained]).all()
+    assert np.isnan(fit.transfer[:, untrained]).all()
+    assert np.isfinite(fit.gain[np.ix_(sorted(set(curriculum)), untrained)]).all()
+    assert fit.diagnostics.nullity.dead_rows == 5 * len(untrained)
+    assert any("Never trained: task" in line for line in surrogate.describe(fit))
 
 
 def test_nullity_by_cause_is_the_rank_deficiency_of_the_papers_parameters():
-    """An (n + 1)-dimensional gauge, and n entries for each task never trained, counted on the numerical Jacobian."""
+    """An (n + 1)-dimensional gauge and n entries for each task never trained, from the rank of the numerical Jacobian."""
     scenario = appendix_b(2)
     trained = sorted(set(scenario.curriculum))
     fit = surrogate.fit(scenario.curves, scenario.curriculum, "least-squares", forecast=False)
@@ -168,7 +168,7 @@ def test_nullity_by_cause_is_the_rank_deficiency_of_the_papers_parameters():
     assert nullity.total == len(truth) - int((sizes > 1e-7 * sizes[0]).sum())
 
 
-def test_the_covariance_keeps_mean_efficiency():
+def test_the_covariance_preserves_the_mean_efficiency():
     scenario = appendix_b(3, noise=0.02)
     fit = surrogate.fit(scenario.curves, scenario.curriculum, starts=4, forecast=False)
     normal = np.zeros(fit.coordinates.size)
@@ -176,41 +176,42 @@ def test_the_covariance_keeps_mean_efficiency():
     np.testing.assert_allclose(fit.information.covariance @ normal, 0, atol=1e-10)
 
 
-def once(noise=0.0):
-    """Three algorithms, each task visited once, nothing known before: translation has nothing to act on."""
+def visited_once(noise=0.0):
+    """Return curves of three algorithms with each task visited once and no prior skill, so translation has no effect."""
     rng = np.random.default_rng(4)
     curves = surrogate.simulate(range(4), np.eye(4), np.full(4, 0.4), [0.5, 0.8, 0.3], [0.9, 0.6, 0.8], [0.5, 0.2, 0.9])
     return np.clip(curves + rng.normal(0, noise, curves.shape), -1, 1)
 
 
-def test_words_translation_cannot_be_told_from_efficiency():
-    fit = surrogate.fit(once(0.02), range(4), starts=8)
+def test_a_warning_says_that_translation_cannot_be_distinguished_from_efficiency():
+    fit = surrogate.fit(visited_once(0.02), range(4), starts=8)
     assert any(
-        "translation cannot be told from efficiency here: each task is visited once" in line
+        "Translation cannot be distinguished from efficiency" in line
+        and "because each task is visited only once" in line
         for line in surrogate.describe(fit)
     )
     assert not fit.diagnostics.supported["translation"].any()
     assert fit.diagnostics.supported["retention"].all()
 
 
-def test_without_a_prior_an_open_direction_has_an_infinite_error():
-    fit = surrogate.fit(once(), range(4), "least-squares", starts=8, forecast=False)
+def test_without_a_prior_an_undetermined_property_has_an_infinite_error():
+    fit = surrogate.fit(visited_once(), range(4), "least-squares", starts=8, forecast=False)
     assert fit.diagnostics.nullity.weak_data >= 3
     assert np.isinf(fit.errors["translation"]).all()
     assert fit.intervals["translation"][:, 1].tolist() == [np.inf] * 3
 
 
-def test_all_constant_curves_give_a_fit_with_a_warning():
+def test_constant_curves_give_a_warning():
     fit = surrogate.fit(np.zeros((2, 3, 5)), [0, 1, 2, 0], starts=4)
     assert fit.loss < 1e-4
-    assert any("every curve is constant" in note for note in fit.diagnostics.warnings)
+    assert any("All curves are constant" in warning for warning in fit.diagnostics.warnings)
 
 
-def test_one_algorithm_and_one_visit_give_a_fit_with_a_warning():
+def test_one_algorithm_and_one_visit_give_a_warning():
     fit = surrogate.fit([[[0, 0.8], [0, 0.1]]], [0], starts=4)
     assert fit.efficiency.tolist() == [1.0]
     assert np.asarray(fit.curves)[0, 0, 1] == pytest.approx(0.8, abs=0.1)
-    assert any("fewer data than parameters" in note for note in fit.diagnostics.warnings)
+    assert any("fewer data than parameters" in warning for warning in fit.diagnostics.warnings)
     json.dumps(fit.to_dict(), allow_nan=False)
 
 
@@ -220,34 +221,34 @@ def test_two_dimensional_curves_are_one_algorithm():
     assert np.shape(fit.curves) == (1, 5, 10)
 
 
-GOOD = np.zeros((2, 3, 4)) + 0.1
+VALID = np.zeros((2, 3, 4)) + 0.1
 
 
 @pytest.mark.parametrize(
     ("curves", "curriculum", "options", "message"),
     [
-        (GOOD * 700, [0, 1, 2], {}, r"algorithm 1, task 1, step 0: 70 is outside \[-1, 1\]"),
-        (GOOD, [0, 1, 3], {}, "step 3: task 4"),
-        (GOOD, [0, -1, 2], {}, "step 2: task 0"),
-        (GOOD, [0, 1, 2, 0], {}, "is the column before any training missing"),
-        (GOOD, [0], {}, "4 points in time for a curriculum of 1 steps"),
-        (GOOD, [], {}, "non-empty"),
-        (GOOD, [0.0, 1.5, 2.0], {}, "whole numbers"),
-        (np.full((2, 3, 4), np.nan), [0, 1, 2], {}, "nothing can be fitted"),
-        (GOOD * np.inf, [0, 1, 2], {}, "infinite"),
-        (GOOD[0, 0], [0, 1, 2], {}, "shape"),
-        ([["a", "b"]], [0], {}, "not an array of numbers"),
-        (GOOD, [0, 1, 2], {"estimator": "mapp"}, "did you mean 'map'"),
-        (GOOD, [0, 1, 2], {"starts": 0}, "at least one start"),
-        (GOOD, [0, 1, 2], {"algorithms": ["a"]}, "1 names for 2 algorithms"),
-        (GOOD, [0, 1, 2], {"algorithms": ["a", "a"]}, "twice"),
-        (GOOD, [0, 1, 2], {"tasks": ["a"]}, "1 names for 3 tasks"),
-        ([GOOD, GOOD], [[0, 1, 2]], {}, "2 arrays for 1 curricula"),
-        ([GOOD, GOOD[:, :2]], [[0, 1, 2], [0, 1, 0]], {}, "same tasks"),
-        ([GOOD, GOOD[:1]], [[0, 1, 2], [0, 1, 0]], {}, "give their names"),
+        (VALID * 700, [0, 1, 2], {}, "algorithm 1, task 1, step 0: expected a number between -1 and 1, got 70"),
+        (VALID, [0, 1, 3], {}, "step 3: expected a task from 0 to 2 .*, got 3"),
+        (VALID, [0, -1, 2], {}, "step 2: expected a task from 0 to 2 .*, got -1"),
+        (VALID, [0, 1, 2, 0], {}, "Add a first column for the performance before training"),
+        (VALID, [0], {}, "expected 2 points in time for a curriculum of 1 steps .* got 4"),
+        (VALID, [], {}, "non-empty"),
+        (VALID, [0.0, 1.5, 2.0], {}, "expected integers"),
+        (np.full((2, 3, 4), np.nan), [0, 1, 2], {}, "at least one measured value after the first step"),
+        (VALID * np.inf, [0, 1, 2], {}, "got infinity"),
+        (VALID[0, 0], [0, 1, 2], {}, "shape"),
+        ([["a", "b"]], [0], {}, "expected an array of numbers"),
+        (VALID, [0, 1, 2], {"estimator": "mapp"}, "did you mean 'map'"),
+        (VALID, [0, 1, 2], {"starts": 0}, "starts: expected at least 1, got 0"),
+        (VALID, [0, 1, 2], {"algorithms": ["a"]}, "expected 2 names, one per algorithm, got 1"),
+        (VALID, [0, 1, 2], {"algorithms": ["a", "a"]}, "expected different names"),
+        (VALID, [0, 1, 2], {"tasks": ["a"]}, "expected 3 names, one per task, got 1"),
+        ([VALID, VALID], [[0, 1, 2]], {}, "expected 1 arrays, one per curriculum, got 2"),
+        ([VALID, VALID[:, :2]], [[0, 1, 2], [0, 1, 0]], {}, "expected the same tasks in all arrays"),
+        ([VALID, VALID[:1]], [[0, 1, 2], [0, 1, 0]], {}, "Pass their names"),
     ],
 )
-def test_bad_input_is_refused_with_one_clear_line(curves, curriculum, options, message):
+def test_invalid_input_is_rejected_with_a_one_line_message(curves, curriculum, options, message):
     with pytest.raises(InputError, match=message) as caught:
         surrogate.fit(curves, curriculum, **options)
     assert "\n" not in str(caught.value)

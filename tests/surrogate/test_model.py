@@ -11,15 +11,15 @@ from perdure import surrogate
 from perdure.base.errors import InputError
 from perdure.surrogate.estimation.adam import PaperParameters, loss_and_gradient, projected_adam, random_parameters
 from perdure.surrogate.estimation.coordinates import Coordinates
-from perdure.surrogate.estimation.problem import make_problem
-from perdure.surrogate.estimation.starts import starting_points
-from perdure.surrogate.model import run
+from perdure.surrogate.estimation.starting_points import starting_points
+from perdure.surrogate.model import simulate_batch
+from perdure.surrogate.problem import make_problem
 
 NAMES = ("transfer", "difficulty", "efficiency", "retention", "translation")
 
 
 def by_the_equations(curriculum, transfer, difficulty, efficiency, retention, translation):
-    """SPEC section 4, one number at a time."""
+    """Return the curves by the equations, one number at a time."""
     tasks = len(difficulty)
     curves = np.zeros((len(efficiency), tasks, len(curriculum) + 1))
     for a in range(len(efficiency)):
@@ -77,8 +77,8 @@ def test_the_published_curves_of_appendix_b(shared_data):
     np.testing.assert_allclose(curves, published["curves"], atol=1e-6)
 
 
-def test_the_authors_adam_ends_where_they_published(shared_data):
-    """Table 2 and the loss of appendix-b-seed0.json: the loss that went into the 1000th step, the errors after it."""
+def test_the_authors_adam_reproduces_their_published_result(shared_data):
+    """Table 2 and the loss of appendix-b-seed0.json: the loss before the 1000th step, the errors after it."""
     published = json.loads((shared_data / "clamp" / "appendix-b-seed0.json").read_text())
     problem = make_problem(published["curves"], published["curriculum"])
     start = PaperParameters(*(np.array(published["start"][name])[None] for name in NAMES))
@@ -97,7 +97,7 @@ def test_the_authors_adam_ends_where_they_published(shared_data):
     assert round(errors["translation"], 4) == 0.0147
 
 
-def problem_with_everything():
+def problem_with_all_cases():
     """Two curricula, one algorithm in both, a missing cell and a task never trained."""
     rng = np.random.default_rng(5)
     transfer = rng.uniform(-1, 1, (4, 4))
@@ -109,7 +109,7 @@ def problem_with_everything():
 
 
 def test_the_jacobian_against_finite_differences():
-    coordinates = Coordinates(problem_with_everything())
+    coordinates = Coordinates(problem_with_all_cases())
     points = starting_points(coordinates, 4, np.random.default_rng(0))
     _, jacobian = coordinates.predictions(points)
     step = 1e-6 * np.eye(coordinates.size)
@@ -122,49 +122,49 @@ def test_the_jacobian_against_finite_differences():
 
 
 def test_the_gradient_of_adam_against_finite_differences():
-    problem = problem_with_everything()
+    problem = problem_with_all_cases()
     point = random_parameters(problem, 2, np.random.default_rng(1))
     _, gradient = loss_and_gradient(problem, point)
-    for place in range(5):
-        for index in np.ndindex(*point.arrays()[place].shape[1:]):
+    for parameter in range(5):
+        for index in np.ndindex(*point.arrays()[parameter].shape[1:]):
             shifted = []
             for sign in (1, -1):
                 arrays = [array.copy() for array in point.arrays()]
-                arrays[place][(slice(None), *index)] += sign * 1e-6
+                arrays[parameter][(slice(None), *index)] += sign * 1e-6
                 shifted.append(loss_and_gradient(problem, PaperParameters(*arrays))[0])
             np.testing.assert_allclose(
-                gradient.arrays()[place][(slice(None), *index)], (shifted[0] - shifted[1]) / 2e-6, atol=1e-7
+                gradient.arrays()[parameter][(slice(None), *index)], (shifted[0] - shifted[1]) / 2e-6, atol=1e-7
             )
 
 
-def test_moving_to_mean_rho_one_changes_no_curve():
-    coordinates = Coordinates(problem_with_everything())
+def test_rescaling_to_mean_rho_one_changes_no_curve():
+    coordinates = Coordinates(problem_with_all_cases())
     points = starting_points(coordinates, 3, np.random.default_rng(2)) * 1.7
-    points[:, coordinates.keep] /= 1.7
+    points[:, coordinates.retention] /= 1.7
     fixed = coordinates.fixed_scale(points)
     np.testing.assert_allclose(fixed[:, coordinates.rho].mean(axis=1), 1)
     np.testing.assert_allclose(coordinates.predictions(fixed)[0], coordinates.predictions(points)[0], atol=1e-12)
 
 
-def test_a_batch_is_its_members_one_by_one():
+def test_a_batch_equals_its_members_one_by_one():
     rng = np.random.default_rng(3)
     gain, properties = rng.normal(size=(3, 4, 4)), rng.uniform(0, 1, (3, 3, 2))
-    together = run([0, 3, 1], gain, *properties)
+    together = simulate_batch([0, 3, 1], gain, *properties)
     for member in range(3):
-        alone = run([0, 3, 1], gain[member : member + 1], *properties[:, member : member + 1])
-        np.testing.assert_array_equal(together[member], alone[0])
+        single = simulate_batch([0, 3, 1], gain[member : member + 1], *properties[:, member : member + 1])
+        np.testing.assert_array_equal(together[member], single[0])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"transfer": np.ones((2, 3))}, "transfer: shape"),
+        ({"transfer": np.ones((2, 3))}, "transfer: expected shape"),
         ({"difficulty": [1.0, 0.0]}, "above 0"),
-        ({"efficiency": [1.0, 1.0]}, "lengths 2, 1, 1"),
-        ({"curriculum": [0, 2]}, "step 2: task 2"),
+        ({"efficiency": [1.0, 1.0]}, "got 2, 1 and 1 values"),
+        ({"curriculum": [0, 2]}, "step 2: expected a task from 0 to 1, got 2"),
     ],
 )
-def test_simulate_refuses_what_it_cannot_use(change, message):
+def test_simulate_rejects_invalid_input(change, message):
     arguments = {
         "curriculum": [0, 1],
         "transfer": np.eye(2),

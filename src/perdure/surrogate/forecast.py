@@ -1,4 +1,4 @@
-"""Curves of a curriculum that has not been run, with intervals."""
+"""Prediction of the curves of another curriculum, with intervals."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 
 from perdure.base.errors import InputError
 from perdure.surrogate.diagnostics.held_out import complete_gain
-from perdure.surrogate.diagnostics.intervals import draws
+from perdure.surrogate.diagnostics.intervals import parameter_draws
 from perdure.surrogate.estimation.prior import weak_prior
-from perdure.surrogate.model import run
+from perdure.surrogate.model import simulate_batch
 from perdure.surrogate.result import jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perdure.surrogate.estimation.problem import Array
+    from perdure.surrogate.problem import Array
     from perdure.surrogate.result import Fit
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted curves (algorithms, tasks, steps + 1), 95 % bounds of the mean curve, and 95 % bounds of a measured value.
+    """Predicted curves, (algorithms, tasks, steps + 1), with 95 % bounds of the mean curve and of a measured value.
 
-    ``guessed`` are tasks of the curriculum that the fit never saw trained: from their first visit on the prior
-    speaks, not the data (with ``estimator="least-squares"`` or ``"adam"`` there is no prior, and the values are
-    NaN). Where the curves leave no spare data to measure noise with, all bounds are NaN.
+    ``guessed`` lists the tasks of the curriculum that were never trained in the fitted curves: from their first visit on
+    the prediction rests on the prior instead of data (``estimator="least-squares"`` and ``"adam"`` have no prior, and the
+    values are NaN). All bounds are NaN if there are too few data to estimate the noise.
     """
 
     curriculum: tuple[int, ...]
@@ -41,7 +41,7 @@ class Prediction:
     guessed: tuple[int, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, tasks counted from 1."""
+        """Return a JSON form; tasks are 1-based."""
         return {
             "curriculum": [task + 1 for task in self.curriculum],
             "algorithms": list(self.algorithms),
@@ -55,17 +55,17 @@ class Prediction:
 
 
 def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int = 0) -> Prediction:
-    """Predict the curves of every algorithm of a fit on another curriculum (0-based), begun untrained.
+    """Return the predicted curves of every algorithm of a fit on another curriculum (0-based), starting untrained.
 
-    To predict what comes next, give the steps already taken and the coming ones. The interval of the mean is from
-    ``count`` draws of the parameters; that of a measured value adds the fit's noise.
+    To predict the continuation of a curriculum, pass the completed steps followed by the new ones. The interval of the mean
+    curve comes from ``count`` draws of the parameters; that of a measured value adds the estimated noise.
     """
     problem, coordinates = fit.problem, fit.coordinates
-    order = checked_order(fit, curriculum)
-    points = np.concatenate([fit.point[None], draws(fit, count, np.random.default_rng(seed))])
-    curves = run(order, usable_gain(fit, points), *coordinates.split(points)[1:])
+    order = check_order(fit, curriculum)
+    points = np.concatenate([fit.point[None], parameter_draws(fit, count, np.random.default_rng(seed))])
+    curves = simulate_batch(order, usable_gain(fit, points), *coordinates.split(points)[1:])
     if not np.isfinite(fit.information.noise):
-        # Without spare data the noise is unknown, and bounds of no width would claim certainty.
+        # The noise is unknown; bounds without width would suggest certainty.
         low = high = measured_low = measured_high = np.full_like(curves[0], np.nan)
     else:
         low, high = np.quantile(curves[1:], [0.025, 0.975], axis=0)
@@ -84,21 +84,22 @@ def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int 
     )
 
 
-def checked_order(fit: Fit, curriculum: Sequence[int]) -> list[int]:
-    """Return the curriculum as a list, or say which step names a task that does not exist."""
+def check_order(fit: Fit, curriculum: Sequence[int]) -> list[int]:
+    """Return the curriculum as a list of existing tasks."""
     tasks = len(fit.problem.tasks)
     if not len(curriculum):
-        raise InputError("curriculum to predict: empty; give at least one task")
+        raise InputError("curriculum to predict: expected at least one task, got none")
     for step, task in enumerate(curriculum, 1):
         if not 0 <= task < tasks:
             raise InputError(
-                f"curriculum to predict, step {step}: task {task + 1} (1-based), but the fit has {tasks} tasks"
+                f"curriculum to predict, step {step}: expected a task from 1 to {tasks} (in Python: 0 to {tasks - 1}), got "
+                f"{task + 1} (in Python: {task})"
             )
     return [int(task) for task in curriculum]
 
 
 def usable_gain(fit: Fit, points: Array) -> Array:
-    """Return B for simulation: tasks never trained get the prior's centre if the fit has a prior, else NaN."""
+    """Return B for simulation; rows of tasks never trained are the center of the prior, or NaN without a prior."""
     coordinates = fit.coordinates
     if fit.estimator == "map":
         return complete_gain(coordinates, points, weak_prior(coordinates))

@@ -1,4 +1,4 @@
-"""The surrogate model of CLAMP (Rivera et al. 2022, section 2.2): experience adds up, fades, and becomes performance."""
+"""Surrogate model of CLAMP (Rivera et al. 2022, section 2.2): experience accumulates, decays and yields performance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from perdure.surrogate.estimation.problem import Array, Block
+    from perdure.surrogate.problem import Array, Block
 
 
 def simulate(
@@ -24,37 +24,37 @@ def simulate(
     retention: ArrayLike,
     translation: ArrayLike,
 ) -> Array:
-    """Return the performance curves of the model, (algorithms, tasks, steps + 1), each in (-1, 1) and 0 at t = 0.
+    """Return the model's performance curves, (algorithms, tasks, steps + 1), in (-1, 1) and 0 at t = 0.
 
     With i the task trained at step l (0-based): ``E_j(l) = h E_j(l-1) + A[i, j] (gamma + lambda P_i(l-1))`` and
-    ``P_j(l) = tanh(E_j(l) / (2 d_j))``. d belongs to the evaluated task j; P_i is the trained task's previous
-    performance.
+    ``P_j(l) = tanh(E_j(l) / (2 d_j))``. d belongs to the evaluated task j; P_i is the previous performance on the trained
+    task.
     """
     matrix = np.asarray(transfer, dtype=np.float64)
     scale = np.atleast_1d(np.asarray(difficulty, dtype=np.float64))
     count = len(scale)
     if matrix.shape != (count, count):
-        raise InputError(f"transfer: shape {matrix.shape} for {count} difficulties; expected ({count}, {count})")
+        raise InputError(f"transfer: expected shape ({count}, {count}) for {count} difficulties, got {matrix.shape}")
     if not (scale > 0).all():
-        raise InputError(f"difficulty: {scale.min():.6g}; every difficulty must be above 0 (performance is E / (2 d))")
-    gamma, keep, expertise = (
+        raise InputError(f"difficulty: expected numbers above 0, got {scale.min():.6g}")
+    gamma, h, lambda_ = (
         np.atleast_1d(np.asarray(values, dtype=np.float64)) for values in (efficiency, retention, translation)
     )
-    if not gamma.shape == keep.shape == expertise.shape:
+    if not gamma.shape == h.shape == lambda_.shape:
         raise InputError(
-            f"efficiency, retention, translation: lengths {len(gamma)}, {len(keep)}, {len(expertise)}; "
-            "expected one value each per algorithm"
+            f"efficiency, retention, translation: expected one value of each per algorithm, got {len(gamma)}, {len(h)} and "
+            f"{len(lambda_)} values"
         )
     for position, task in enumerate(curriculum, 1):
         if not 0 <= task < count:
-            raise InputError(f"curriculum, step {position}: task {task} (0-based), but there are {count} tasks")
-    return np.asarray(run(list(curriculum), (matrix / scale)[None], gamma[None], expertise[None], keep[None])[0])
+            raise InputError(f"curriculum, step {position}: expected a task from 0 to {count - 1}, got {task}")
+    return np.asarray(simulate_batch(list(curriculum), (matrix / scale)[None], gamma[None], lambda_[None], h[None])[0])
 
 
-def run(curriculum: Sequence[int], gain: Array, rho: Array, kappa: Array, keep: Array) -> Array:
-    """Run the model for a batch of parameters; return (batch, algorithms, tasks, steps + 1).
+def simulate_batch(curriculum: Sequence[int], gain: Array, rho: Array, kappa: Array, retention: Array) -> Array:
+    """Return the performance curves for a batch of parameters, (batch, algorithms, tasks, steps + 1).
 
-    ``gain`` is A / d, (batch, tasks, tasks); ``rho``, ``kappa`` and ``keep`` are gamma, lambda and h, (batch,
+    ``gain`` is A / d, (batch, tasks, tasks); ``rho``, ``kappa`` and ``retention`` are gamma, lambda and h, (batch,
     algorithms).
     """
     batch, algorithms = rho.shape
@@ -62,19 +62,18 @@ def run(curriculum: Sequence[int], gain: Array, rho: Array, kappa: Array, keep: 
     for step, task in enumerate(curriculum):
         before = experience[..., step]
         drive = rho + kappa * np.tanh(before[:, :, task] / 2)
-        experience[..., step + 1] = keep[:, :, None] * before + gain[:, None, task, :] * drive[:, :, None]
+        experience[..., step + 1] = retention[:, :, None] * before + gain[:, None, task, :] * drive[:, :, None]
     return np.tanh(experience / 2)
 
 
-def run_with_sensitivities(
-    block: Block, rows: dict[int, int], gain: Array, rho: Array, kappa: Array, keep: Array
+def simulate_with_derivatives(
+    block: Block, rows: dict[int, int], gain: Array, rho: Array, kappa: Array, retention: Array
 ) -> tuple[Array, Array]:
-    """Run the model on one block and differentiate it.
+    """Return the performance on one block, (batch, algorithms, tasks, steps) without t = 0, and its derivatives.
 
-    Return performance (batch, algorithms, tasks, steps) without t = 0, and its derivatives with one more axis:
-    the entries of ``gain`` (rows of trained tasks only, as ``rows`` numbers them), then the algorithm's own rho,
-    kappa and h. The recursion is differentiated forwards: the derivative of E obeys the recursion of E with one
-    more source.
+    The derivatives have one more axis: the entries of ``gain`` (rows of trained tasks only, numbered by ``rows``), then the
+    algorithm's rho, kappa and h. They are computed in forward mode: the derivative of E follows the recursion of E with
+    one additional term.
     """
     batch, algorithms = rho.shape
     tasks = gain.shape[2]
@@ -83,7 +82,7 @@ def run_with_sensitivities(
     slope = np.zeros((batch, algorithms, tasks, width + 3))
     levels = np.empty((batch, algorithms, tasks, len(block.curriculum)))
     slopes = np.empty((batch, algorithms, tasks, len(block.curriculum), width + 3))
-    each = np.arange(tasks)
+    columns = np.arange(tasks)
     for step, task in enumerate(block.curriculum):
         skill = np.tanh(level[:, :, task] / 2)
         drive = rho + kappa * skill
@@ -91,10 +90,10 @@ def run_with_sensitivities(
         push[..., width] += 1
         push[..., width + 1] += skill
         row = gain[:, rows[task]]
-        slope = keep[:, :, None, None] * slope + row[:, None, :, None] * push[:, :, None, :]
+        slope = retention[:, :, None, None] * slope + row[:, None, :, None] * push[:, :, None, :]
         slope[..., width + 2] += level
-        slope[:, :, each, rows[task] * tasks + each] += drive[..., None]
-        level = keep[..., None] * level + row[:, None] * drive[..., None]
+        slope[:, :, columns, rows[task] * tasks + columns] += drive[..., None]
+        level = retention[..., None] * level + row[:, None] * drive[..., None]
         levels[..., step] = level
         slopes[..., step, :] = slope
     performance = np.tanh(levels / 2)

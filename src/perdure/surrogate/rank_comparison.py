@@ -1,4 +1,4 @@
-"""Do algorithms keep their places from one data set to another? By rank: absolute values do not compare."""
+"""Comparison of algorithms across data sets by rank; absolute values are not comparable."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 from scipy import stats
 
 from perdure.base.errors import InputError, suggest
-from perdure.surrogate.diagnostics.intervals import draws, property_arrays
+from perdure.surrogate.diagnostics.intervals import parameter_draws, property_arrays
 from perdure.surrogate.result import PROPERTIES, jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perdure.surrogate.estimation.problem import Array
+    from perdure.surrogate.problem import Array
     from perdure.surrogate.result import Fit
 
 WARNING = (
-    "absolute values do not compare across data sets: each is relative to its own mean efficiency and tasks; ranks do"
+    "absolute values are not comparable across data sets, because they are relative to the mean efficiency and the tasks of "
+    "each data set; compare ranks instead"
 )
 
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Ranks of the shared algorithms in each data set (1 = highest value), with intervals, and how well they agree.
+    """Ranks of the common algorithms in each data set (1 = highest value) with intervals, and their agreement.
 
-    ``agreement`` is Spearman's correlation, in [-1, 1], averaged over pairs of data sets; its interval carries
-    the uncertainty of the fits. ``p_value`` is the chance of at least this agreement if the algorithms' places
-    were shuffled (one-sided).
+    ``agreement`` is Spearman's correlation, in [-1, 1], averaged over pairs of data sets; its interval reflects the
+    uncertainty of the fits. ``p_value`` is the probability of at least this agreement if ranks were shuffled (one-sided).
     """
 
     property: str
@@ -45,7 +45,7 @@ class RankComparison:
     p_value: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return a JSON form."""
         plain = {key: jsonable(value) for key, value in vars(self).items()}
         return {**plain, "warning": WARNING}
 
@@ -58,30 +58,30 @@ def compare_ranks(
     seed: int = 0,
     algorithms: Sequence[str] | None = None,
 ) -> RankComparison:
-    """Rank the algorithms that all fits share by one property (the paper's Table 8 does so for efficiency)."""
+    """Return the ranks of the algorithms common to all fits by one property (as in Table 8 of the paper for efficiency)."""
     if name not in PROPERTIES:
-        raise InputError(f"property: {name!r} is unknown, {suggest(name, list(PROPERTIES))}")
+        raise InputError(f"property: unknown name {name!r}, {suggest(name, list(PROPERTIES))}")
     if len(fits) < 2:
-        raise InputError(f"comparison: {len(fits)} data set; ranks are compared across at least two")
+        raise InputError(f"comparison: expected at least two data sets, got {len(fits)}")
     first = next(iter(fits.values()))
     shared = [a for a in first.problem.algorithms if all(a in f.problem.algorithms for f in fits.values())]
     shared = [a for a in shared if algorithms is None or a in algorithms]
     if len(shared) < 3:
         raise InputError(
-            f"comparison: {len(shared)} algorithms in common ({', '.join(shared) or 'none'}); "
-            "ranks need at least three of the same name"
+            f"comparison: expected at least three algorithms with the same name in all data sets, got {len(shared)} "
+            f"({', '.join(shared) or 'none'})"
         )
     rng = np.random.default_rng(seed)
     values, sampled = [], []
     for fit in fits.values():
-        places = [fit.problem.algorithms.index(algorithm) for algorithm in shared]
-        values.append(getattr(fit, name)[places])
-        sampled.append(property_arrays(fit.coordinates, draws(fit, count, rng))[name][:, places])
+        indices = [fit.problem.algorithms.index(algorithm) for algorithm in shared]
+        values.append(getattr(fit, name)[indices])
+        sampled.append(property_arrays(fit.coordinates, parameter_draws(fit, count, rng))[name][:, indices])
     table = np.stack(values)
     ranks = _ranks(table)
     sampled_ranks = np.stack([_ranks(array) for array in sampled], axis=1)
     agreement = _agreement(ranks)
-    spread = np.array([_agreement(member) for member in sampled_ranks])
+    spread = np.array([_agreement(draw) for draw in sampled_ranks])
     low, high = np.quantile(spread, [0.025, 0.975])
     shuffled = np.array([_agreement(np.stack([rng.permutation(row) for row in ranks])) for _ in range(count)])
     bottom, top = np.quantile(sampled_ranks, [0.025, 0.975], axis=0)
@@ -101,7 +101,7 @@ def compare_ranks(
 
 
 def _ranks(values: Array) -> Array:
-    """Return ranks along the last axis, 1 for the highest; equal values share their mean rank."""
+    """Return ranks along the last axis, 1 for the highest; ties share their mean rank."""
     return np.asarray(stats.rankdata(-values, axis=-1))
 
 

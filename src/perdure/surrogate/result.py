@@ -1,4 +1,4 @@
-"""What a fit returns: properties with errors and intervals, the paper's form of them, and what the data cannot say."""
+"""Results of a fit: properties with errors and intervals, the paper's parameters, and diagnostics."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from perdure.surrogate.estimation.coordinates import Coordinates
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from perdure.surrogate.diagnostics.held_out import HeldOut
-    from perdure.surrogate.diagnostics.identifiability import Information, Nullity
-    from perdure.surrogate.estimation.problem import Array, Problem
+    from perdure.surrogate.problem import Array, Problem
 
 PROPERTIES = ("efficiency", "retention", "translation")
 TASK_PROPERTIES = ("gain", "transfer", "difficulty")
@@ -23,9 +21,9 @@ TASK_PROPERTIES = ("gain", "transfer", "difficulty")
 
 @dataclass(frozen=True)
 class PaperForm:
-    """The same curves in the paper's parameters: one representative of the gauge, with |A| <= 1 and mean gamma 1.
+    """One set of the paper's parameters with the same curves, normalized to |A| <= 1 and mean gamma 1.
 
-    For ``estimator="adam"`` these are the numbers Adam ended at, as the paper prints them.
+    For ``estimator="adam"`` these are Adam's final parameters, as printed in the paper.
     """
 
     transfer: Array
@@ -36,11 +34,71 @@ class PaperForm:
 
 
 @dataclass(frozen=True)
-class Diagnostics:
-    """What must be known before a property is believed; ``supported`` tells whether the data alone determine each.
+class Nullity:
+    """Number of directions in the paper's parameter space along which no curve changes, by cause.
 
-    Supported: half the 95 % interval from the data alone is at most half of 1 for retention and efficiency (whose
-    mean is 1), of max(1, kappa) for translation, and of abs(B[j, j]) for column j of B.
+    The first three follow from the equations (an exact gauge freedom); ``weak_data`` counts those specific to these curves.
+    """
+
+    global_gauge: int
+    column_gauge: int
+    dead_rows: int
+    weak_data: int
+
+    @property
+    def total(self) -> int:
+        """Dimension of the set of parameters with the same curves."""
+        return self.global_gauge + self.column_gauge + self.dead_rows + self.weak_data
+
+
+@dataclass(frozen=True)
+class Information:
+    """Fisher information at a fit.
+
+    ``covariance`` is that of the posterior (for least squares, of the estimator). ``data_errors`` are standard errors from
+    the data alone, infinite along null directions. ``noise`` is the standard deviation of a cell, ``spare`` the residual
+    degrees of freedom. ``multiplier`` times a standard error is half a 95 % interval. ``saturated`` counts cells with
+    |P| > .99.
+    """
+
+    covariance: Array
+    data_errors: Array
+    noise: float
+    spare: float
+    multiplier: float
+    condition: float
+    nullity: Nullity
+    saturated: int
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Mean squared error of forecasts of all cells after the first ``steps`` steps; lower is better.
+
+    ``model`` is the fit to the first steps. Two trivial predictors are given for comparison: ``last_value`` repeats the
+    last measured value; ``same_phase`` repeats the values measured after the previous visit of the same task (the previous
+    cycle), or the last value if there was none.
+    """
+
+    steps: int
+    cells: int
+    model: float
+    last_value: float
+    same_phase: float
+    strength: float
+
+    @property
+    def beats_trivial(self) -> bool:
+        """Whether the model's error is at most that of the better trivial predictor."""
+        return self.model <= min(self.last_value, self.same_phase)
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Diagnostics of a fit. ``supported`` is whether the data alone, without the prior, determine each property.
+
+    A property is supported if half its 95 % interval from the data alone is at most 0.5 for retention and efficiency
+    (whose mean is 1), max(1, kappa) / 2 for translation, and abs(B[j, j]) / 2 for column j of B.
     """
 
     cells: int
@@ -58,13 +116,13 @@ class Diagnostics:
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted surrogate model. Arrays are per task (0-based) or per algorithm; NaN where a quantity has no meaning.
+    """A fitted surrogate model. Arrays are per task (0-based) or per algorithm; NaN where a quantity is undefined.
 
-    ``gain`` is B[i, j] = A[i, j] g / d[j]: what one visit of task i does to task j, for the average algorithm.
-    ``transfer`` is B[i, j] / abs(B[j, j]) and ``difficulty`` 1 / abs(B[j, j]); ``efficiency`` and ``translation``
-    are relative to the mean efficiency. ``errors`` and ``intervals`` are keyed by property; intervals have a last
-    axis (low, high) and hold their own estimate. ``loss`` is the mean squared error over all measured cells, t =
-    0 included; lower is better.
+    ``gain`` is B[i, j] = A[i, j] g / d[j], the effect of one visit of task i on task j for the average algorithm.
+    ``transfer`` is B[i, j] / abs(B[j, j]) and ``difficulty`` 1 / abs(B[j, j]). ``efficiency`` and ``translation`` are
+    relative to the mean efficiency. ``errors`` (standard errors) and ``intervals`` are keyed by property; intervals have a
+    last axis (low, high) and contain the estimate. ``loss`` is the mean squared error over all measured cells including
+    t = 0; lower is better. ``point`` is the parameter vector in the layout of ``coordinates``.
     """
 
     problem: Problem
@@ -89,11 +147,11 @@ class Fit:
 
     @property
     def coordinates(self) -> Coordinates:
-        """Return the layout of ``point``."""
+        """Layout of ``point``."""
         return Coordinates(self.problem)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain JSON values; tasks and curricula are 1-based, and what has no value is null."""
+        """Return a JSON form; tasks and curricula are 1-based, undefined values are null."""
         curves = self.curves if isinstance(self.curves, tuple) else (self.curves,)
         checks = self.diagnostics
         return {
@@ -149,7 +207,7 @@ class Fit:
 
 
 def jsonable(value: Any) -> Any:
-    """Return arrays as lists and every number that JSON has no word for (NaN, infinity) as None."""
+    """Return arrays as lists, and NaN and infinity, which JSON does not have, as None."""
     if isinstance(value, np.ndarray):
         return jsonable(value.tolist())
     if isinstance(value, list):

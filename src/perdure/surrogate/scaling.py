@@ -1,4 +1,4 @@
-"""Bring performance to where the model lives: 0 before training, at most 1."""
+"""Scaling of performance to the model's range: 0 at chance level, at most 1 in magnitude."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from perdure.surrogate.estimation.problem import Array
+    from perdure.surrogate.problem import Array
 
 METHODS = ("none", "percent", "maximum", "new2022")
 
@@ -25,21 +25,23 @@ def scale(
     chance: float | Sequence[float] | None = None,
     references: Sequence[ArrayLike] | None = None,
 ) -> Array:
-    """Return scaled curves (algorithms, tasks, points).
+    """Return scaled curves, (algorithms, tasks, points).
 
-    ``"none"`` leaves values, ``"percent"`` divides by 100, ``"maximum"`` divides by each task's largest
-    magnitude, ``"new2022"`` maps each task's minimum to 0 and maximum to 1 over the curves and, if given, the
-    single-task ``references`` (one list of values per task): New et al. 2022, whose range is 1 to 101.
-    ``chance``, in the units of the result before it, is then moved to 0 and 1 kept at 1: (x - chance) / (1 -
-    chance); with ``"maximum"`` it is subtracted, in the curves' own units, before the division.
+    ``method``: ``"none"`` leaves the values unchanged; ``"percent"`` divides by 100; ``"maximum"`` divides by each task's
+    largest magnitude; ``"new2022"`` maps each task's minimum to 0 and maximum to 1 (New et al. 2022, who map to 1 and 101),
+    over the curves and, if given, the single-task ``references`` (one list of values per task).
+
+    ``chance`` is the chance level, one number or one per task. After scaling it is mapped to 0 while 1 stays 1:
+    (x - chance) / (1 - chance). With ``"maximum"`` it is given in the units of the curves and subtracted before the
+    division.
     """
     values = np.array(curves, dtype=np.float64)
     if method not in METHODS:
-        raise InputError(f"scale: {method!r} is unknown, {suggest(method, list(METHODS))}")
+        raise InputError(f"scale: unknown name {method!r}, {suggest(method, list(METHODS))}")
     if values.ndim != 3:
-        raise InputError(f"curves: shape {values.shape}; expected (algorithms, tasks, points)")
+        raise InputError(f"curves: expected shape (algorithms, tasks, points), got {values.shape}")
     if references is not None and method != "new2022":
-        raise InputError(f"references: given with scale {method!r}; only 'new2022' uses single-task runs")
+        raise InputError(f"references: only 'new2022' uses single-task runs, got the scale {method!r}")
     offset = _per_task(chance, values.shape[1])
     if method == "maximum":
         values = values - offset
@@ -52,7 +54,7 @@ def scale(
     if chance is None:
         return values
     if not (offset < 1).all():
-        raise InputError(f"chance: {offset.max():.6g}; expected a value below 1, in the units of the scaled curves")
+        raise InputError(f"chance: expected a number below 1 in the units of the scaled curves, got {offset.max():.6g}")
     return np.asarray((values - offset) / (1 - offset))
 
 
@@ -63,7 +65,7 @@ def scale_together(
     chance: float | Sequence[float] | None = None,
     references: Sequence[ArrayLike] | None = None,
 ) -> list[Array]:
-    """Scale the curves of several curricula by one and the same factor for each task; see :func:`scale`."""
+    """Return the curves of several curricula, scaled with common factors for each task; see `scale`."""
     arrays = [np.array(block, dtype=np.float64) for block in blocks]
     flat = [array.transpose(1, 0, 2).reshape(array.shape[1], -1) for array in arrays]
     scaled = scale(np.hstack(flat)[None], method, chance=chance, references=references)[0]
@@ -77,7 +79,7 @@ def scale_together(
 def _per_task(chance: float | Sequence[float] | None, tasks: int) -> Array:
     level = np.asarray(0.0 if chance is None else chance, dtype=np.float64)
     if level.ndim and level.shape != (tasks,):
-        raise InputError(f"chance: {level.size} values for {tasks} tasks; give one, or one per task")
+        raise InputError(f"chance: expected one number or {tasks} (one per task), got {level.size}")
     return np.asarray(np.broadcast_to(level, (tasks,))[None, :, None])
 
 
@@ -86,7 +88,7 @@ def _to_unit_range(values: Array, references: Sequence[ArrayLike] | None) -> Arr
     if references is not None:
         if len(references) != values.shape[1]:
             raise InputError(
-                f"references: {len(references)} single-task runs for {values.shape[1]} tasks; give one per task"
+                f"references: expected {values.shape[1]} single-task runs, one per task, got {len(references)}"
             )
         singles = [np.asarray(single, dtype=np.float64) for single in references]
         low = np.minimum(low, [np.nanmin(single) for single in singles])

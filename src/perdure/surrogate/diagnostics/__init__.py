@@ -1,1 +1,1 @@
-"""What the data can determine: intervals, profiles, held-out error and identifiability."""
+"""Diagnostics of a fit: identifiability, intervals, likelihood profiles, held-out error and their summary."""

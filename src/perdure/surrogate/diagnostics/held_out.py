@@ -1,8 +1,7 @@
-"""Does the model predict? Fit the first steps, forecast the rest, and compare with two predictors that know no model."""
+"""Held-out error: fit the first steps, forecast the rest, and compare with two trivial predictors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,51 +11,30 @@ from perdure.surrogate.estimation.adam import paper_points, projected_adam, rand
 from perdure.surrogate.estimation.coordinates import Coordinates
 from perdure.surrogate.estimation.prior import ASSUMED_NOISE, FALLBACK, STRENGTHS, weak_prior
 from perdure.surrogate.estimation.solver import solve
-from perdure.surrogate.estimation.starts import starting_points
-from perdure.surrogate.model import run
+from perdure.surrogate.estimation.starting_points import starting_points
+from perdure.surrogate.model import simulate_batch
+from perdure.surrogate.result import HeldOut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perdure.surrogate.estimation.prior import Prior
-    from perdure.surrogate.estimation.problem import Array, Block, Problem
+    from perdure.surrogate.problem import Array, Block, Problem
 
 _STARTS = 3
 _ITERATIONS = 40
-_MOST_ORIGINS = 6
-_HARDLY_ANY = 1e-6
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Mean squared error of forecasts after the first ``steps`` steps (of all later cells), and of two trivial predictors.
-
-    ``last_value`` repeats the last measured value; ``same_phase`` repeats the values measured after the previous
-    training of the same task (the previous cycle), or the last value where there was none. Lower is better.
-    """
-
-    steps: int
-    cells: int
-    model: float
-    last_value: float
-    same_phase: float
-    strength: float
-
-    @property
-    def beats_trivial(self) -> bool:
-        """Return whether the model is no worse than the better trivial predictor."""
-        return self.model <= min(self.last_value, self.same_phase)
+_MAX_ORIGINS = 6
+_NEGLIGIBLE_STRENGTH = 1e-6
 
 
 def held_out(
     problem: Problem, origins: Sequence[int] | None = None, *, estimator: str = "map", seed: int = 0
 ) -> list[HeldOut]:
-    """Fit the first K steps and forecast the others, for each K in ``origins`` (by default the second half of the steps).
+    """Return the error of forecasts from the first K steps, for each K in ``origins`` (default: the second half of the steps).
 
-    With ``estimator="map"`` the prior's strength is chosen anew within the K steps: the forecast steps are never
-    looked at.
+    With ``estimator="map"`` the strength of the prior is selected within the first K steps; the forecast steps are not used.
     """
-    rows = []
+    errors = []
     for origin in origins if origins is not None else _origins(problem):
         early = problem.until(origin)
         rng = np.random.default_rng([seed, origin])
@@ -67,11 +45,11 @@ def held_out(
             ends, losses = projected_adam(early, random_parameters(early, _STARTS, rng))
             points = paper_points(coordinates, ends.member(int(losses.argmin())))
         else:
-            points = _fits(coordinates, prior, np.array([strength]), rng)
+            points = _best_points(coordinates, prior, np.array([strength]), rng)
         forecast = _forecasts(problem, origin, coordinates, prior, points)[0]
         truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
         trivial = [trivial_forecasts(block, origin) for block in problem.blocks]
-        rows.append(
+        errors.append(
             HeldOut(
                 steps=origin,
                 cells=sum(int(np.isfinite(values).sum()) for values in truth),
@@ -81,14 +59,13 @@ def held_out(
                 strength=strength,
             )
         )
-    return rows
+    return errors
 
 
 def choose_strength(problem: Problem, rng: np.random.Generator) -> float:
-    """Return the prior's strength, in squared performance, that forecasts the later half of the steps best from those before.
+    """Return the strength of the prior, in units of squared performance, that forecasts the second half of the steps best.
 
-    The candidates are multiples of the noise variance, so that a prior is never strong enough to force a misfit
-    on clean curves.
+    The candidates are multiples of the noise variance, so that the prior is never strong enough to distort clean curves.
     """
     candidates = _noise_variance(problem, rng) * np.asarray(STRENGTHS)
     totals = np.zeros(len(candidates))
@@ -96,7 +73,7 @@ def choose_strength(problem: Problem, rng: np.random.Generator) -> float:
         truth = [block.values[:, :, origin + 1 :] for block in problem.blocks]
         coordinates = Coordinates(problem.until(origin))
         prior = weak_prior(coordinates)
-        points = _fits(coordinates, prior, candidates, rng)
+        points = _best_points(coordinates, prior, candidates, rng)
         totals += [_error(forecast, truth) for forecast in _forecasts(problem, origin, coordinates, prior, points)]
     if not (np.isfinite(totals).all() and totals.any()):
         return float(candidates[STRENGTHS.index(FALLBACK)])
@@ -104,17 +81,17 @@ def choose_strength(problem: Problem, rng: np.random.Generator) -> float:
 
 
 def _noise_variance(problem: Problem, rng: np.random.Generator) -> float:
-    """Return the noise variance left by a fit almost without a prior, or the assumed one where too few data are spare."""
+    """Return the noise variance of a fit with a negligible prior, or the assumed one if there are too few data."""
     coordinates = Coordinates(problem)
     prior = weak_prior(coordinates)
-    points = _fits(coordinates, prior, np.array([_HARDLY_ANY]), rng)
-    found = information(coordinates, points[0], prior.pull(points[0], _HARDLY_ANY))
-    enough = found.spare >= 0.1 * problem.measured.sum()
-    return found.noise**2 if enough else ASSUMED_NOISE**2
+    points = _best_points(coordinates, prior, np.array([_NEGLIGIBLE_STRENGTH]), rng)
+    details = information(coordinates, points[0], prior.pull(points[0], _NEGLIGIBLE_STRENGTH))
+    has_enough_data = details.spare >= 0.1 * problem.measured.sum()
+    return details.noise**2 if has_enough_data else ASSUMED_NOISE**2
 
 
 def trivial_forecasts(block: Block, origin: int) -> tuple[Array, Array]:
-    """Return the last-value and the same-phase forecast of the steps after ``origin``, (algorithms, tasks, steps)."""
+    """Return the last-value and the same-phase forecast of the steps after ``origin``, (algorithms, tasks, steps) each."""
     known = block.values[:, :, : origin + 1].copy()
     for step in range(1, known.shape[2]):
         missing = np.isnan(known[:, :, step])
@@ -122,15 +99,15 @@ def trivial_forecasts(block: Block, origin: int) -> tuple[Array, Array]:
     later = block.curriculum[origin:]
     last = np.repeat(known[:, :, -1:], len(later), axis=2)
     phase = last.copy()
-    for place, task in enumerate(later):
+    for index, task in enumerate(later):
         visits = [step for step, earlier in enumerate(block.curriculum[:origin], 1) if earlier == task]
         if visits:
-            phase[:, :, place] = known[:, :, visits[-1]]
+            phase[:, :, index] = known[:, :, visits[-1]]
     return last, phase
 
 
 def complete_gain(coordinates: Coordinates, points: Array, prior: Prior) -> Array:
-    """Return B (batch, tasks, tasks) with the prior's centre in the rows of tasks never trained."""
+    """Return B, (batch, tasks, tasks), with the center of the prior in the rows of tasks never trained."""
     gain = coordinates.full_gain(points)
     for task in range(coordinates.tasks):
         if task not in coordinates.rows:
@@ -140,36 +117,38 @@ def complete_gain(coordinates: Coordinates, points: Array, prior: Prior) -> Arra
 
 
 def _origins(problem: Problem) -> list[int]:
-    """Return up to six steps of the later half where a forecast can start: two steps known, something measured after."""
+    """Return up to six origins in the second half: after at least two steps, before the last measured one."""
     longest = max(len(block.curriculum) for block in problem.blocks)
     last = int(problem.steps[problem.measured].max())
     possible = np.arange(max(2, longest // 2), last)
-    chosen = np.linspace(0, len(possible) - 1, min(len(possible), _MOST_ORIGINS)).round().astype(int)
-    return [int(step) for step in possible[chosen]]
+    selected = np.linspace(0, len(possible) - 1, min(len(possible), _MAX_ORIGINS)).round().astype(int)
+    return [int(step) for step in possible[selected]]
 
 
 def _forecasts(
     problem: Problem, origin: int, coordinates: Coordinates, prior: Prior, points: Array
 ) -> list[list[Array]]:
-    """Return, for each point found on the first steps, the forecast of each block after ``origin``."""
+    """Return the forecasts of each block after ``origin``, for each point fitted to the first steps."""
     gain = complete_gain(coordinates, points, prior)
-    _, rho, kappa, keep = coordinates.split(points)
+    _, rho, kappa, retention = coordinates.split(points)
     forecasts: list[list[Array]] = [[] for _ in points]
     for block in problem.blocks:
         members = list(block.algorithms)
-        curves = run(block.curriculum, gain, rho[:, members], kappa[:, members], keep[:, members])
-        for place in range(len(points)):
-            forecasts[place].append(curves[place, :, :, origin + 1 :])
+        curves = simulate_batch(block.curriculum, gain, rho[:, members], kappa[:, members], retention[:, members])
+        for index in range(len(points)):
+            forecasts[index].append(curves[index, :, :, origin + 1 :])
     return forecasts
 
 
-def _fits(coordinates: Coordinates, prior: Prior, strengths: Array, rng: np.random.Generator) -> Array:
-    """Return the best point for each strength; all strengths and starts are one batch."""
+def _best_points(coordinates: Coordinates, prior: Prior, strengths: Array, rng: np.random.Generator) -> Array:
+    """Return the best point for each strength; all strengths and starts are solved in one batch."""
     starts = starting_points(coordinates, _STARTS, rng)
     objective = prior.objective(coordinates.problem, np.repeat(strengths, _STARTS))
-    found = solve(coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-4)
-    best = found.objective.reshape(len(strengths), _STARTS).argmin(axis=1)
-    return np.asarray(found.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best])
+    solutions = solve(
+        coordinates, objective, np.tile(starts, (len(strengths), 1)), iterations=_ITERATIONS, tolerance=1e-4
+    )
+    best = solutions.objective.reshape(len(strengths), _STARTS).argmin(axis=1)
+    return np.asarray(solutions.points.reshape(len(strengths), _STARTS, -1)[np.arange(len(strengths)), best])
 
 
 def _error(forecast: list[Array], truth: list[Array]) -> float:

@@ -1,4 +1,4 @@
-"""Errors and intervals of the properties: from the Fisher information, or from a bootstrap."""
+"""Standard errors and intervals of the properties, from the Fisher information or a bootstrap."""
 
 from __future__ import annotations
 
@@ -13,44 +13,43 @@ from perdure.surrogate.estimation.prior import weak_prior
 from perdure.surrogate.estimation.solver import solve
 
 if TYPE_CHECKING:
-    from perdure.surrogate.diagnostics.identifiability import Information
-    from perdure.surrogate.estimation.problem import Array
-    from perdure.surrogate.result import Fit
+    from perdure.surrogate.problem import Array
+    from perdure.surrogate.result import Fit, Information
 
 
 def direct_properties(coordinates: Coordinates, points: Array) -> dict[str, Array]:
-    """Return the properties that are entries of the vector, or anything else laid out like it, with a leading batch axis."""
-    _, rho, kappa, keep = coordinates.split(points)
+    """Return the properties that are entries of the vector (or other values in its layout), with a leading batch axis."""
+    _, rho, kappa, retention = coordinates.split(points)
     return {
         "gain": coordinates.full_gain(points),
         "efficiency": rho,
-        "retention": keep,
+        "retention": retention,
         "translation": kappa,
     }
 
 
 def property_arrays(coordinates: Coordinates, points: Array) -> dict[str, Array]:
-    """Return every property for a batch of points, arrays with a leading batch axis."""
+    """Return all properties of a batch of points, with a leading batch axis."""
     direct = direct_properties(coordinates, points)
-    own = np.abs(np.diagonal(direct["gain"], axis1=1, axis2=2))
-    own = np.where(own > 0, own, np.nan)
-    return {**direct, "transfer": direct["gain"] / own[:, None, :], "difficulty": 1 / own}
+    diagonal = np.abs(np.diagonal(direct["gain"], axis1=1, axis2=2))
+    diagonal = np.where(diagonal > 0, diagonal, np.nan)
+    return {**direct, "transfer": direct["gain"] / diagonal[:, None, :], "difficulty": 1 / diagonal}
 
 
 def fisher_errors(coordinates: Coordinates, point: Array, information: Information) -> dict[str, Array]:
-    """Return standard errors of every property; those of transfer and difficulty by the delta method.
+    """Return standard errors of all properties; those of transfer and difficulty by the delta method.
 
-    Without a prior a direction the data leave open has an infinite error; the prior makes it finite.
+    Without a prior, a property that the data do not determine has an infinite error; the prior makes it finite.
     """
     variance = np.maximum(np.diagonal(information.covariance), 0)
-    bounded = np.where(_improper(information) & np.isinf(information.data_errors), np.inf, np.sqrt(variance))
+    bounded = np.where(_is_singular(information) & np.isinf(information.data_errors), np.inf, np.sqrt(variance))
     if not np.isfinite(information.noise):
         bounded = np.full_like(bounded, np.inf)
     errors = direct_properties(coordinates, bounded[None])
-    found = property_arrays(coordinates, point[None])
-    gain, own = found["gain"][0], np.abs(np.diagonal(found["gain"][0]))
+    gain = property_arrays(coordinates, point[None])["gain"][0]
+    diagonal = np.abs(np.diagonal(gain))
     gain_errors = errors["gain"][0]
-    errors["difficulty"] = (np.diagonal(gain_errors) / np.where(own > 0, own, np.nan) ** 2)[None]
+    errors["difficulty"] = (np.diagonal(gain_errors) / np.where(diagonal > 0, diagonal, np.nan) ** 2)[None]
     relative = np.full_like(gain, np.nan)
     for task in coordinates.rows:
         relative[task] = _ratio_errors(coordinates, information, gain, gain_errors, task)
@@ -58,8 +57,8 @@ def fisher_errors(coordinates: Coordinates, point: Array, information: Informati
     return {name: values[0] for name, values in errors.items()}
 
 
-def _improper(information: Information) -> bool:
-    """Return whether no prior filled the open directions (the covariance is then a pseudo-inverse)."""
+def _is_singular(information: Information) -> bool:
+    """Return whether the covariance is a pseudo-inverse: directions are undetermined and there is no prior."""
     spread = np.nan_to_num(information.covariance)
     return bool(np.linalg.matrix_rank(spread, hermitian=True) < len(spread) - 1)
 
@@ -67,29 +66,29 @@ def _improper(information: Information) -> bool:
 def _ratio_errors(
     coordinates: Coordinates, information: Information, gain: Array, gain_errors: Array, task: int
 ) -> Array:
-    """Return the errors of B[task, j] / abs(B[j, j]); 0 on the diagonal, NaN for a column whose task was never trained."""
+    """Return the errors of B[task, j] / abs(B[j, j]): 0 on the diagonal, NaN for columns of tasks never trained."""
     row = np.full(coordinates.tasks, np.nan)
-    for other in coordinates.rows:
-        top = coordinates.rows[task] * coordinates.tasks + other
-        bottom = coordinates.diagonal(other)
-        if top == bottom:
-            row[other] = 0
+    for column in coordinates.rows:
+        numerator = coordinates.rows[task] * coordinates.tasks + column
+        denominator = coordinates.diagonal(column)
+        if numerator == denominator:
+            row[column] = 0
             continue
-        own = gain[other, other]
-        if np.isinf(gain_errors[task, other]) or np.isinf(gain_errors[other, other]) or own == 0:
-            row[other] = np.inf
+        diagonal = gain[column, column]
+        if np.isinf(gain_errors[task, column]) or np.isinf(gain_errors[column, column]) or diagonal == 0:
+            row[column] = np.inf
             continue
-        slope = np.array([1 / own, -gain[task, other] / own**2])
-        pair = information.covariance[np.ix_([top, bottom], [top, bottom])]
-        row[other] = np.sqrt(max(float(slope @ pair @ slope), 0))
+        slope = np.array([1 / diagonal, -gain[task, column] / diagonal**2])
+        pair = information.covariance[np.ix_([numerator, denominator], [numerator, denominator])]
+        row[column] = np.sqrt(max(float(slope @ pair @ slope), 0))
     return row
 
 
 def intervals_around(estimates: dict[str, Array], half_widths: dict[str, Array]) -> dict[str, Array]:
-    """Return estimate -+ half width, cut to each property's range; difficulty is turned over from the gain it inverts.
+    """Return estimate -+ half width, clipped to each property's range; the interval of difficulty inverts that of the gain.
 
-    A task's own gain reaches away from 0 on a logarithmic scale: performance saturates, so that curves bound a gain
-    from below long before they bound it from above.
+    The bound of a diagonal gain away from 0 is computed on a logarithmic scale: performance saturates, so curves limit a
+    gain from below more tightly than from above.
     """
     intervals = {}
     for name in ("gain", "transfer", "efficiency", "retention", "translation"):
@@ -99,50 +98,51 @@ def intervals_around(estimates: dict[str, Array], half_widths: dict[str, Array])
         if name == "retention":
             high = np.minimum(high, 1)
         intervals[name] = np.stack([low, high], axis=-1)
-    own = np.diagonal(estimates["gain"])
-    size, width = np.abs(own), np.diagonal(half_widths["gain"])
+    diagonal = np.diagonal(estimates["gain"])
+    size, width = np.abs(diagonal), np.diagonal(half_widths["gain"])
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         far = np.where(size > 0, size * np.exp(width / size), width)
         near = size - width
         intervals["difficulty"] = np.stack([1 / far, 1 / np.maximum(near, 0)], axis=-1)
-    places = np.arange(len(own))
-    intervals["gain"][places, places] = np.where(own < 0, [-far, -near], [near, far]).T
+    index = np.arange(len(diagonal))
+    intervals["gain"][index, index] = np.where(diagonal < 0, [-far, -near], [near, far]).T
     return intervals
 
 
 def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
-    """Return the fit with bootstrap intervals: simulate new curves from the fit, fit them again, see how far estimates move.
+    """Return the fit with intervals from a parametric bootstrap: simulate curves from the fit and fit them again.
 
-    Noise is normal with the fit's own size. Half the interval is the 95 % quantile of the absolute difference, so
-    it is centred on the estimate, holds it, and pays for the prior's pull; 100 replicates or more.
+    The simulated noise is normal with the estimated standard deviation. Half an interval is the 95 % quantile of the
+    absolute differences between refitted and original estimates, so it is centered on the estimate and includes the bias
+    due to the prior. At least 100 replicates.
     """
     if replicates < 100:
-        raise InputError(f"bootstrap: {replicates} replicates; a 95 % quantile needs at least 100")
+        raise InputError(f"bootstrap: expected at least 100 replicates, which a 95 % quantile needs, got {replicates}")
     if not np.isfinite(fit.information.noise):
-        raise InputError(
-            "bootstrap: the curves leave no spare data to measure noise with; give more steps or algorithms"
-        )
+        raise InputError("bootstrap: there are too few data to estimate the noise. Add steps or algorithms.")
     coordinates = Coordinates(fit.problem)
     prior = weak_prior(coordinates)
     rng = np.random.default_rng(seed)
     fitted = coordinates.predictions(fit.point[None])[0]
     targets = fitted + rng.normal(0, fit.information.noise, (replicates, fitted.shape[1]))
     objective = replace(prior.objective(fit.problem, np.array([fit.strength])), targets=targets)
-    found = solve(coordinates, objective, np.repeat(fit.point[None], replicates, axis=0), iterations=60, tolerance=1e-7)
+    solutions = solve(
+        coordinates, objective, np.repeat(fit.point[None], replicates, axis=0), iterations=60, tolerance=1e-7
+    )
     estimates = {name: values[0] for name, values in property_arrays(coordinates, fit.point[None]).items()}
-    moved = property_arrays(coordinates, found.points)
-    halves = {name: np.quantile(np.abs(moved[name] - estimates[name]), 0.95, axis=0) for name in estimates}
-    errors = {name: np.sqrt(np.mean((moved[name] - estimates[name]) ** 2, axis=0)) for name in estimates}
+    refitted = property_arrays(coordinates, solutions.points)
+    half_widths = {name: np.quantile(np.abs(refitted[name] - estimates[name]), 0.95, axis=0) for name in estimates}
+    errors = {name: np.sqrt(np.mean((refitted[name] - estimates[name]) ** 2, axis=0)) for name in estimates}
     return replace(
         fit,
         errors=errors,
-        intervals=intervals_around(estimates, halves),
+        intervals=intervals_around(estimates, half_widths),
         interval_kind=f"bootstrap of {replicates} replicates",
     )
 
 
-def draws(fit: Fit, count: int, rng: np.random.Generator) -> Array:
-    """Draw parameter vectors from the fit's normal approximation, cut to the bounds and moved back to mean rho = 1."""
+def parameter_draws(fit: Fit, count: int, rng: np.random.Generator) -> Array:
+    """Return parameter vectors drawn from the normal approximation of a fit, clipped to the bounds, with mean rho = 1."""
     coordinates = fit.coordinates
     covariance = np.nan_to_num(fit.information.covariance)
     sizes, axes = np.linalg.eigh((covariance + covariance.T) / 2)

@@ -1,4 +1,4 @@
-"""Profile likelihood: how the fit worsens when one parameter is held at a value and all others may adapt."""
+"""Profile likelihood: the objective as a function of one parameter, with all others refitted."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from perdure.surrogate.estimation.solver import solve
 from perdure.surrogate.result import jsonable
 
 if TYPE_CHECKING:
-    from perdure.surrogate.estimation.problem import Array
+    from perdure.surrogate.problem import Array
     from perdure.surrogate.result import Fit
 
-_PIN = 1e6  # precision that holds a parameter to about 1e-4 of a squared error
+_FIXING_PRECISION = 1e6  # fixes a parameter to about 1e-4 of a squared error
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Objective (squared error, plus the prior's penalty) along a grid of one parameter, and the 95 % interval it implies.
+    """Objective (squared error plus the penalty of the prior) on a grid of one parameter, and the resulting 95 % interval.
 
-    A bound that the grid does not reach is infinite, or the end of the parameter's range: the data do not close
-    the interval there.
+    If the objective does not cross the threshold on one side, the data do not bound the interval there, and its end is the
+    end of the parameter's range, which may be infinite.
     """
 
     name: str
@@ -38,44 +38,44 @@ class Profile:
     high: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return a JSON form."""
         return {key: jsonable(value) for key, value in vars(self).items()}
 
 
 def profile(fit: Fit, name: str, points: int = 41) -> Profile:
-    """Profile one parameter: ``retention[NAME]``, ``efficiency[NAME]``, ``translation[NAME]`` or ``B[i,j]`` (1-based tasks).
+    """Return the profile of ``retention[NAME]``, ``efficiency[NAME]``, ``translation[NAME]`` or ``B[i,j]`` (1-based tasks).
 
-    The threshold is the F distribution's: objective <= minimum + noise**2 * F(.95; 1, spare data).
+    The interval holds all values with objective <= minimum + noise**2 * F(.95; 1, residual degrees of freedom).
     """
     coordinates = Coordinates(fit.problem)
     names = coordinates.names()
     if name not in names:
-        raise InputError(f"profile: no parameter {name!r}, {suggest(name, names)}")
+        raise InputError(f"profile: unknown parameter {name!r}, {suggest(name, names)}")
     if not np.isfinite(fit.information.noise):
-        raise InputError("profile: the curves leave no spare data to measure noise with; give more steps or algorithms")
-    place = names.index(name)
-    grid = _grid(fit, coordinates, place, points)
+        raise InputError("profile: there are too few data to estimate the noise. Add steps or algorithms.")
+    index = names.index(name)
+    grid = _grid(fit, coordinates, index, points)
     prior = weak_prior(coordinates)
     base = prior.objective(fit.problem, np.array([fit.strength]))
-    centre, precision, tail = (
-        np.repeat(array, len(grid), axis=0) for array in (base.centre, base.precision, base.tail)
+    center, precision, tail = (
+        np.repeat(array, len(grid), axis=0) for array in (base.center, base.precision, base.tail)
     )
-    centre[:, place], precision[:, place], tail[:, place] = grid, _PIN, 0
+    center[:, index], precision[:, index], tail[:, index] = grid, _FIXING_PRECISION, 0
     starts = np.repeat(fit.point[None], len(grid), axis=0)
-    starts[:, place] = grid
-    pinned = replace(base, centre=centre, precision=precision, tail=tail)
-    found = solve(coordinates, pinned, starts, iterations=100, tolerance=1e-8)
-    values = found.points[:, place]
-    objective = _objective(fit, found.points)
-    here = float(fit.point[place])
-    least = min(float(_objective(fit, fit.point[None])[0]), float(objective.min()))
-    threshold = least + fit.information.noise**2 * float(stats.f.ppf(0.95, 1, fit.information.spare))
-    bounds = float(coordinates.lower[place]), float(coordinates.upper[place])
-    low = _crossing(values, objective, threshold, here, -1)
-    high = _crossing(values, objective, threshold, here, 1)
+    starts[:, index] = grid
+    fixed = replace(base, center=center, precision=precision, tail=tail)
+    solutions = solve(coordinates, fixed, starts, iterations=100, tolerance=1e-8)
+    values = solutions.points[:, index]
+    objective = _objective(fit, solutions.points)
+    estimate = float(fit.point[index])
+    minimum = min(float(_objective(fit, fit.point[None])[0]), float(objective.min()))
+    threshold = minimum + fit.information.noise**2 * float(stats.f.ppf(0.95, 1, fit.information.spare))
+    bounds = float(coordinates.lower[index]), float(coordinates.upper[index])
+    low = _crossing(values, objective, threshold, estimate, -1)
+    high = _crossing(values, objective, threshold, estimate, 1)
     return Profile(
         name=name,
-        estimate=here,
+        estimate=estimate,
         grid=values,
         objective=objective,
         threshold=threshold,
@@ -84,29 +84,29 @@ def profile(fit: Fit, name: str, points: int = 41) -> Profile:
     )
 
 
-def _grid(fit: Fit, coordinates: Coordinates, place: int, points: int) -> Array:
-    """Return values around the estimate, four standard errors each way, within the parameter's range."""
-    here = float(fit.point[place])
-    error = float(np.sqrt(max(fit.information.covariance[place, place], 0)))
+def _grid(fit: Fit, coordinates: Coordinates, index: int, points: int) -> Array:
+    """Return values within four standard errors of the estimate and within the parameter's range."""
+    estimate = float(fit.point[index])
+    error = float(np.sqrt(max(fit.information.covariance[index, index], 0)))
     reach = 4 * max(error, 1e-3)
-    low = max(here - reach, float(coordinates.lower[place]))
-    high = min(here + reach, float(coordinates.upper[place]))
+    low = max(estimate - reach, float(coordinates.lower[index]))
+    high = min(estimate + reach, float(coordinates.upper[index]))
     return np.linspace(low, high, points)
 
 
 def _objective(fit: Fit, points: Array) -> Array:
-    """Return squared error plus the penalty of the fit's own prior, without the pin."""
+    """Return the squared error plus the penalty of the fit's prior, without that of the fixed parameter."""
     coordinates = Coordinates(fit.problem)
     base = weak_prior(coordinates).objective(fit.problem, np.array([fit.strength]))
     predicted = coordinates.predictions(points)[0]
     return np.asarray(((base.weights * (predicted - base.targets)) ** 2).sum(axis=1) + base.penalty(points)[0])
 
 
-def _crossing(values: Array, objective: Array, threshold: float, here: float, side: int) -> float | None:
-    """Return where the objective first rises through the threshold on one side of the estimate, by linear interpolation."""
-    away = values >= here if side > 0 else values <= here
-    order = np.argsort(side * values[away])
-    position, level = values[away][order], objective[away][order]
+def _crossing(values: Array, objective: Array, threshold: float, estimate: float, side: int) -> float | None:
+    """Return the first value on one side of the estimate at which the objective exceeds the threshold (interpolated)."""
+    on_side = values >= estimate if side > 0 else values <= estimate
+    order = np.argsort(side * values[on_side])
+    position, level = values[on_side][order], objective[on_side][order]
     above = np.flatnonzero(level > threshold)
     if not len(above):
         return None

@@ -1,4 +1,4 @@
-"""The diagnostics in words: what the data can support, what they cannot, and why."""
+"""Plain-language summary of a fit: its quality, its forecasts, and what the data cannot determine."""
 
 from __future__ import annotations
 
@@ -7,106 +7,129 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from perdure.surrogate.diagnostics.identifiability import Information
-    from perdure.surrogate.estimation.problem import Problem
-    from perdure.surrogate.result import Diagnostics, Fit
+    from perdure.surrogate.problem import Problem
+    from perdure.surrogate.result import Diagnostics, Fit, HeldOut, Information
 
-
-def warnings_for(problem: Problem, checks: Diagnostics, details: Information) -> tuple[str, ...]:
-    """Return one sentence for each thing that weakens the fit, the worst first."""
-    notes = []
-    if _constant(problem):
-        notes.append("every curve is constant: the data say nothing about retention, efficiency or translation")
-    if checks.cells < checks.parameters:
-        notes.append(
-            f"fewer data than parameters ({checks.cells} cells, {checks.parameters} parameters): "
-            "the fit passes through the data and says little beyond them"
-        )
-    elif not np.isfinite(details.noise):
-        notes.append("no spare data: the size of the noise, and so every error, is unknown")
-    notes += _unsupported(problem, checks)
-    dead = [problem.tasks[task] for task in range(len(problem.tasks)) if task not in problem.trained]
-    if dead:
-        notes.append(
-            f"never trained, so without difficulty and without a row of transfer: {_list(dead)}; "
-            "only their columns of B are known"
-        )
-    if checks.nullity.weak_data:
-        notes.append(
-            f"{checks.nullity.weak_data} direction(s) of the parameters leave every measured cell unchanged (weak data)"
-        )
-    if checks.saturated:
-        notes.append(
-            f"{checks.saturated} of {checks.cells} fitted cells are saturated (|P| > .99) and carry almost no information"
-        )
-    if checks.bounds_hit:
-        notes.append(f"at the edge of their range: {_list(checks.bounds_hit)}; their errors are only indicative")
-    if checks.starts > 1 and checks.agreeing_starts == 1:
-        notes.append(
-            f"only 1 of {checks.starts} starts reached the best objective: a better one may exist; raise starts"
-        )
-    return tuple(notes)
+_LISTED_NAMES = 6
 
 
 def describe(fit: Fit) -> list[str]:
-    """Return the state of a fit as sentences: quality, prediction, identifiability, then the warnings."""
-    checks = fit.diagnostics
-    nullity = checks.nullity
+    """Return a summary of a fit in sentences: quality, identifiability and forecasts, then warnings ("Warning: ...")."""
+    diagnostics = fit.diagnostics
+    noise = f"{fit.information.noise:.3g}" if np.isfinite(fit.information.noise) else "unknown"
     lines = [
         (
-            f"{fit.estimator}: mean squared error {fit.loss:.3g} over {checks.cells} cells and those at t = 0, "
-            f"noise {_size(fit.information.noise)}, {checks.parameters} free parameters"
+            f"Mean squared error {fit.loss:.3g} over {diagnostics.cells} measured cells and t = 0 (estimator {fit.estimator}, "
+            f"{diagnostics.parameters} free parameters). Standard deviation of the noise: {noise}."
         ),
-        f"{checks.agreeing_starts} of {checks.starts} starts agree within 1 % of the best objective",
-        (
-            f"the paper's parameters are not unique: {nullity.total} directions change no curve "
-            f"({nullity.global_gauge} global scale, {nullity.column_gauge} column scales, {nullity.dead_rows} entries of tasks "
-            f"never trained, {nullity.weak_data} weak data); condition number of the rest {checks.condition:.2g}"
-        ),
+        f"{diagnostics.agreeing_starts} of {diagnostics.starts} starting points reached the best objective within 1 %.",
+        _identifiability(diagnostics),
     ]
     if fit.estimator == "map":
-        lines.append(f"prior strength {fit.strength:.2g}, chosen by forecasting held-out steps")
-    for row in fit.held_out:
-        verdict = "no worse than" if row.beats_trivial else "WORSE than"
-        lines.append(
-            f"held out after step {row.steps}: error {row.model:.3g}, {verdict} the better of "
-            f"last value {row.last_value:.3g} and same phase {row.same_phase:.3g} ({row.cells} cells)"
+        lines.append(f"Strength of the prior: {fit.strength:.2g}, selected by forecasting held-out steps.")
+    lines += [_forecast_quality(row) for row in fit.held_out]
+    return lines + [f"Warning: {warning}" for warning in diagnostics.warnings]
+
+
+def fit_warnings(problem: Problem, diagnostics: Diagnostics, details: Information) -> tuple[str, ...]:
+    """Return one sentence for each reason to doubt the fit, the most serious first."""
+    warnings = []
+    if _is_constant(problem):
+        warnings.append("All curves are constant, so they do not determine retention, efficiency or translation.")
+    if diagnostics.cells < diagnostics.parameters:
+        warnings.append(
+            f"There are fewer data than parameters ({diagnostics.cells} cells, {diagnostics.parameters} parameters). The fit "
+            "reproduces the data but predicts little beyond them."
         )
-    return lines + [f"warning: {note}" for note in checks.warnings]
+    elif not np.isfinite(details.noise):
+        warnings.append("There are too few data to estimate the noise, so all standard errors are unknown.")
+    warnings += _unsupported_properties(problem, diagnostics)
+    untrained = [name for task, name in enumerate(problem.tasks) if task not in problem.trained]
+    if untrained:
+        warnings.append(
+            f"Never trained: {_join(untrained)}. Without training, the difficulty of a task and its effect on other tasks are "
+            "unknown; only the effect of other tasks on it is estimated."
+        )
+    if diagnostics.nullity.weak_data:
+        count = diagnostics.nullity.weak_data
+        warnings.append(
+            f"{count} {'combination' if count == 1 else 'combinations'} of parameters can change without changing any measured "
+            "cell."
+        )
+    if diagnostics.saturated:
+        warnings.append(
+            f"{diagnostics.saturated} of {diagnostics.cells} fitted cells are saturated (|P| > .99) and carry almost no "
+            "information."
+        )
+    if diagnostics.bounds_hit:
+        warnings.append(
+            f"At the limit of their range: {_join(diagnostics.bounds_hit)}. Standard errors at a limit are approximate."
+        )
+    if diagnostics.starts > 1 and diagnostics.agreeing_starts == 1:
+        warnings.append(
+            f"Only 1 of {diagnostics.starts} starting points reached the best objective, so a better fit may exist. Increase "
+            "the number of starts."
+        )
+    return tuple(warnings)
 
 
-def _size(value: float) -> str:
-    return f"{value:.3g}" if np.isfinite(value) else "unknown"
+def _identifiability(diagnostics: Diagnostics) -> str:
+    nullity = diagnostics.nullity
+    return (
+        f"The paper's parameters are not unique: {nullity.total} directions change no curve ({nullity.global_gauge} global "
+        f"scale, {nullity.column_gauge} column scales, {nullity.dead_rows} entries of tasks never trained, "
+        f"{nullity.weak_data} not determined by these data). Condition number of the others: {diagnostics.condition:.2g}."
+    )
 
 
-def _unsupported(problem: Problem, checks: Diagnostics) -> list[str]:
-    notes = []
-    once = max(problem.visits) <= 1
-    lacking = {name: _lacking(problem, checks.supported[name]) for name in ("translation", "efficiency", "retention")}
-    if lacking["translation"]:
-        why = "each task is visited once" if once else "trained tasks start their visits at too similar a performance"
-        notes.append(f"translation cannot be told from efficiency here: {why} ({_list(lacking['translation'])})")
-    if lacking["efficiency"]:
-        notes.append(f"efficiency is not determined by the data alone: {_list(lacking['efficiency'])}")
-    if lacking["retention"]:
-        notes.append(f"retention is not determined by the data alone: {_list(lacking['retention'])}")
-    gains = checks.supported["gain"][list(problem.trained)]
+def _forecast_quality(row: HeldOut) -> str:
+    verdict = "no worse than" if row.beats_trivial else "WORSE than"
+    return (
+        f"Forecast after step {row.steps}: mean squared error {row.model:.3g} on {row.cells} held-out cells, {verdict} the "
+        f"better of two trivial predictors (last value {row.last_value:.3g}, same phase of the previous cycle "
+        f"{row.same_phase:.3g})."
+    )
+
+
+def _unsupported_properties(problem: Problem, diagnostics: Diagnostics) -> list[str]:
+    warnings = []
+    unsupported = {
+        name: _unsupported_algorithms(problem, diagnostics.supported[name])
+        for name in ("translation", "efficiency", "retention")
+    }
+    if unsupported["translation"]:
+        cause = (
+            "each task is visited only once"
+            if max(problem.visits) <= 1
+            else "performance at the start of the visits varies too little"
+        )
+        warnings.append(
+            f"Translation cannot be distinguished from efficiency for {_join(unsupported['translation'])}, because {cause}."
+        )
+    warnings += [
+        f"{name.capitalize()} is not determined by the data alone: {_join(unsupported[name])}."
+        for name in ("efficiency", "retention")
+        if unsupported[name]
+    ]
+    gains = diagnostics.supported["gain"][list(problem.trained)]
     if not gains.all():
-        notes.append(f"{int((~gains).sum())} of {gains.size} entries of B are not determined by the data alone")
-    return notes
+        warnings.append(f"{int((~gains).sum())} of {gains.size} entries of B are not determined by the data alone.")
+    return warnings
 
 
-def _lacking(problem: Problem, supported: NDArray[np.bool_]) -> list[str]:
-    return [name for name, known in zip(problem.algorithms, supported, strict=True) if not known]
+def _unsupported_algorithms(problem: Problem, supported: NDArray[np.bool_]) -> list[str]:
+    return [name for name, is_supported in zip(problem.algorithms, supported, strict=True) if not is_supported]
 
 
-def _constant(problem: Problem) -> bool:
+def _is_constant(problem: Problem) -> bool:
     spans = [np.nanmax(block.values[:, :, 1:]) - np.nanmin(block.values[:, :, 1:]) for block in problem.blocks]
     return bool(max(spans) < 1e-12)
 
 
-def _list(names: list[str] | tuple[str, ...]) -> str:
-    shown = list(names[:6])
-    return ", ".join(shown) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+def _join(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED_NAMES} more" if len(names) > _LISTED_NAMES else ""
+    return ", ".join(names[:_LISTED_NAMES]) + more

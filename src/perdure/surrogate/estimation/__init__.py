@@ -1,1 +1,1 @@
-"""Fitting the surrogate model to performance curves."""
+"""Estimators of the surrogate model's parameters."""

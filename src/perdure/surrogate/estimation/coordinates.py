@@ -1,8 +1,8 @@
-"""The coordinates in which the parameters can be told apart, and the way back to the paper's.
+"""Gauge-fixed coordinates, in which the parameters are identifiable.
 
-Curves depend on the paper's parameters only through B[i, j] = A[i, j] g / d[j], rho = gamma / g, kappa = lambda / g
-and h, with g the mean gamma. A point of the fit is one vector: B's rows of trained tasks, then rho, kappa and h of
-every algorithm, with mean rho = 1.
+Curves depend on the paper's parameters only through B[i, j] = A[i, j] g / d[j], rho = gamma / g, kappa = lambda / g and h,
+where g is the mean gamma. A fit is one vector: the rows of B of trained tasks, then rho, kappa and h of every algorithm,
+with mean rho = 1.
 """
 
 from __future__ import annotations
@@ -13,87 +13,87 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.surrogate.model import run_with_sensitivities
+from perdure.surrogate.model import simulate_with_derivatives
 
 if TYPE_CHECKING:
-    from perdure.surrogate.estimation.problem import Array, Problem
+    from perdure.surrogate.problem import Array, Problem
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Where each parameter of a problem stands in the vector, and what the model does there."""
+    """Layout of a problem's parameter vector, and the model's predictions as a function of it."""
 
     problem: Problem
 
     @cached_property
     def rows(self) -> dict[int, int]:
-        """Return the row of B in the vector for each trained task."""
+        """Row of B in the vector for each trained task."""
         return {task: row for row, task in enumerate(self.problem.trained)}
 
     @cached_property
     def tasks(self) -> int:
-        """Return the number of tasks."""
+        """Number of tasks."""
         return len(self.problem.tasks)
 
     @cached_property
     def algorithms(self) -> int:
-        """Return the number of algorithms."""
+        """Number of algorithms."""
         return len(self.problem.algorithms)
 
     @cached_property
     def gains(self) -> slice:
-        """Return the place of B."""
+        """Slice of B."""
         return slice(0, len(self.rows) * self.tasks)
 
     @cached_property
     def rho(self) -> slice:
-        """Return the place of the transfer efficiencies."""
+        """Slice of rho, the transfer efficiencies."""
         return slice(self.gains.stop, self.gains.stop + self.algorithms)
 
     @cached_property
     def kappa(self) -> slice:
-        """Return the place of the expertise translations."""
+        """Slice of kappa, the expertise translations."""
         return slice(self.rho.stop, self.rho.stop + self.algorithms)
 
     @cached_property
-    def keep(self) -> slice:
-        """Return the place of the experience retentions."""
+    def retention(self) -> slice:
+        """Slice of h, the experience retentions."""
         return slice(self.kappa.stop, self.kappa.stop + self.algorithms)
 
     @cached_property
     def size(self) -> int:
-        """Return the length of the vector; one less is free, for mean rho = 1."""
+        """Length of the vector. One dimension is fixed by mean rho = 1."""
         return len(self.rows) * self.tasks + 3 * self.algorithms
 
     @cached_property
     def lower(self) -> Array:
-        """Return the lower bounds: only B may be negative."""
+        """Lower bounds: only B may be negative."""
         bounds = np.zeros(self.size)
         bounds[self.gains] = -np.inf
         return bounds
 
     @cached_property
     def upper(self) -> Array:
-        """Return the upper bounds: only h has one."""
+        """Upper bounds: only h has one."""
         bounds = np.full(self.size, np.inf)
-        bounds[self.keep] = 1
+        bounds[self.retention] = 1
         return bounds
 
     @cached_property
     def tangent(self) -> Array:
-        """Return an orthonormal basis, (size, size - 1), of the steps that keep mean rho = 1."""
+        """Orthonormal basis, (size, size - 1), of the directions that preserve mean rho = 1."""
         normal = np.zeros((self.size, 1))
         normal[self.rho] = 1
         return np.linalg.qr(np.hstack([normal, np.eye(self.size)]))[0][:, 1 : self.size]
 
     def diagonal(self, task: int) -> int:
-        """Return the place of B[task, task] for a trained task."""
+        """Return the index of B[task, task] for a trained task."""
         return self.rows[task] * self.tasks + task
 
     def split(self, points: Array) -> tuple[Array, Array, Array, Array]:
-        """Split vectors (batch, size) into B (batch, trained, tasks), rho, kappa and h (batch, algorithms)."""
+        """Return the parts of vectors (batch, size): B (batch, trained, tasks), rho, kappa and h (batch, algorithms)."""
         gain = points[:, self.gains].reshape(len(points), len(self.rows), self.tasks)
-        return gain, points[:, self.rho], points[:, self.kappa], points[:, self.keep]
+        return gain, points[:, self.rho], points[:, self.kappa], points[:, self.retention]
 
     def full_gain(self, points: Array) -> Array:
         """Return B as (batch, tasks, tasks), NaN in the rows of tasks never trained."""
@@ -102,7 +102,7 @@ class Coordinates:
         return gain
 
     def fixed_scale(self, points: Array) -> Array:
-        """Move vectors along the global gauge to mean rho = 1; the curves do not change."""
+        """Return vectors rescaled to mean rho = 1; the curves do not change."""
         points = points.copy()
         scale = points[:, self.rho].mean(axis=1, keepdims=True)
         points[:, self.gains] *= scale
@@ -111,20 +111,20 @@ class Coordinates:
         return points
 
     def predictions(self, points: Array) -> tuple[Array, Array]:
-        """Return every cell after t = 0, (batch, cells), and its derivatives, (batch, cells, size)."""
-        gain, rho, kappa, keep = self.split(points)
+        """Return the predictions of all cells after t = 0, (batch, cells), and their derivatives, (batch, cells, size)."""
+        gain, rho, kappa, retention = self.split(points)
         width = self.gains.stop
         values, slopes = [], []
         for block in self.problem.blocks:
             members = list(block.algorithms)
-            performance, local = run_with_sensitivities(
-                block, self.rows, gain, rho[:, members], kappa[:, members], keep[:, members]
+            performance, local = simulate_with_derivatives(
+                block, self.rows, gain, rho[:, members], kappa[:, members], retention[:, members]
             )
             jacobian = np.zeros((*performance.shape, self.size))
             jacobian[..., :width] = local[..., :width]
             for position, algorithm in enumerate(members):
-                for offset, place in enumerate((self.rho, self.kappa, self.keep)):
-                    jacobian[:, position, ..., place.start + algorithm] = local[:, position, ..., width + offset]
+                for offset, part in enumerate((self.rho, self.kappa, self.retention)):
+                    jacobian[:, position, ..., part.start + algorithm] = local[:, position, ..., width + offset]
             values.append(performance.reshape(len(points), -1))
             slopes.append(jacobian.reshape(len(points), -1, self.size))
         if len(values) == 1:
@@ -132,8 +132,8 @@ class Coordinates:
         return np.concatenate(values, axis=1), np.concatenate(slopes, axis=1)
 
     def names(self) -> list[str]:
-        """Return a name for each entry of the vector, tasks counted from 1."""
-        count = range(1, self.tasks + 1)
-        gains = [f"B[{task + 1},{other}]" for task in self.rows for other in count]
+        """Return a name for each entry of the vector; tasks are 1-based."""
+        columns = range(1, self.tasks + 1)
+        gains = [f"B[{task + 1},{column}]" for task in self.rows for column in columns]
         kinds = ("efficiency", "translation", "retention")
         return gains + [f"{kind}[{name}]" for kind in kinds for name in self.problem.algorithms]

@@ -1,7 +1,7 @@
-"""A weak prior on the gauge-fixed parameters, so that what the data leave open stays near something plain.
+"""Weak prior on the gauge-fixed parameters, which keeps undetermined parameters near plausible values.
 
-Without it the best fit of real curves runs off to where it can no longer predict (translations in the hundreds,
-saturated gains).
+Without it the best fit of real curves has extreme parameters (translations in the hundreds, saturated gains) and forecasts
+poorly.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from perdure.surrogate.estimation.solver import Objective
 
 if TYPE_CHECKING:
     from perdure.surrogate.estimation.coordinates import Coordinates
-    from perdure.surrogate.estimation.problem import Array, Problem
+    from perdure.surrogate.problem import Array, Problem
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-"""The strengths among which held-out steps choose. 1 takes the prior's standard deviations at face value."""
+"""Candidate strengths, selected on held-out steps. At 1 the prior has its nominal standard deviations."""
 
 FALLBACK = 1.0
-"""The strength taken where the curves are too short to hold steps out."""
+"""Strength for curves that are too short to hold out steps."""
 
 ASSUMED_NOISE = 0.05
-"""The noise taken where there are too few data to measure it."""
+"""Noise for curves with too few data to estimate it."""
 
-_DEGREES = 2.0  # of freedom of B's Student tails: low enough for 95 % intervals to cover gains far from the typical one
+_DEGREES_OF_FREEDOM = 2.0  # of the Student t prior on B: low enough that 95 % intervals cover untypical gains
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Independent distributions: centre, precision and tail (0: normal) of each entry, and the gain of a task never seen."""
+    """Independent priors: center, precision and tail (0: normal) of each entry, and the typical gain of an unseen task."""
 
-    centre: Array
+    center: Array
     precision: Array
     tail: Array
     typical_gain: float
 
     def pull(self, point: Array, strength: float) -> Array:
-        """Return the precision with which the prior acts on each entry at ``point``."""
-        return strength * self.precision / (1 + self.tail * (point - self.centre) ** 2)
+        """Return the effective precision of the prior for each entry at ``point``."""
+        return strength * self.precision / (1 + self.tail * (point - self.center) ** 2)
 
     def objective(self, problem: Problem, strengths: Array) -> Objective:
-        """Return the posterior's objective of a problem, one member of the batch for each strength."""
+        """Return the objective of the posterior mode, with one batch member per strength."""
         measured = problem.measured
         return Objective(
             np.where(measured, problem.targets, 0)[None],
             measured.astype(np.float64)[None],
-            self.centre[None],
+            self.center[None],
             strengths[:, None] * self.precision,
             self.tail[None],
         )
@@ -57,22 +57,23 @@ class Prior:
 def weak_prior(coordinates: Coordinates) -> Prior:
     """Return the prior: no transfer between tasks, equal efficiencies, no translation, retention one half.
 
-    The diagonal of B is centred on the curves' own typical gain g (the median over algorithms and visits of what
-    performance just after training asks for), standard deviation g; off the diagonal g / 4; efficiency 1 +- .5,
-    translation 0 +- 1, retention .5 +- .5. B has Student tails, the rest is normal: a translation that runs off is
-    how the exact fit fails to predict. Only the strength, a common factor of all precisions, is tuned.
+    The diagonal of B has mean g and standard deviation g, where g is the typical gain of the curves: the median over
+    algorithms and visits of the experience implied by the performance just after training. Off-diagonal entries are
+    0 +- g / 4, efficiency 1 +- .5, translation 0 +- 1, retention .5 +- .5. B has a Student t prior; all others are normal,
+    because unbounded translations are the reason why the exact fit forecasts poorly. Only the strength, a common factor
+    of all precisions, is tuned.
     """
     gain = _typical_gain(coordinates.problem)
-    centre = np.zeros(coordinates.size)
+    center = np.zeros(coordinates.size)
     spread = np.full(coordinates.size, gain / 4)
     for task in coordinates.rows:
-        centre[coordinates.diagonal(task)] = spread[coordinates.diagonal(task)] = gain
-    centre[coordinates.rho], spread[coordinates.rho] = 1, 0.5
-    centre[coordinates.kappa], spread[coordinates.kappa] = 0, 1
-    centre[coordinates.keep], spread[coordinates.keep] = 0.5, 0.5
-    tail = 1 / spread**2 / _DEGREES
+        center[coordinates.diagonal(task)] = spread[coordinates.diagonal(task)] = gain
+    center[coordinates.rho], spread[coordinates.rho] = 1, 0.5
+    center[coordinates.kappa], spread[coordinates.kappa] = 0, 1
+    center[coordinates.retention], spread[coordinates.retention] = 0.5, 0.5
+    tail = 1 / spread**2 / _DEGREES_OF_FREEDOM
     tail[coordinates.rho.start :] = 0
-    return Prior(centre, 1 / spread**2, tail, gain)
+    return Prior(center, 1 / spread**2, tail, gain)
 
 
 def _typical_gain(problem: Problem) -> float:

@@ -1,4 +1,4 @@
-"""Least squares for many starting points, data sets or priors at once: Levenberg-Marquardt within bounds, batched."""
+"""Batched, bounded Levenberg-Marquardt solver for many starting points, data sets or priors at once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perdure.surrogate.estimation.coordinates import Coordinates
-    from perdure.surrogate.estimation.problem import Array
+    from perdure.surrogate.problem import Array
 
-_LARGEST_BATCH = 48  # more members at once are no faster
-_LARGEST_JACOBIAN = 4_000_000  # entries of all Jacobians of a batch together: 32 MB
+_LARGEST_BATCH = 48  # larger batches are no faster
+_LARGEST_JACOBIAN = 4_000_000  # entries of all Jacobians of a batch: 32 MB
 
 
 @dataclass(frozen=True)
 class Solutions:
-    """Where each member of a batch ended: points (batch, size), their objective, and whether they came to rest."""
+    """Final points of a batch, (batch, size), their objective, and whether they converged."""
 
     points: Array
     objective: Array
@@ -28,32 +28,32 @@ class Solutions:
 
 @dataclass(frozen=True)
 class Objective:
-    """Sum of weighted squared errors plus a penalty on ``point - centre``; every array has a batch axis, perhaps of length 1.
+    """Sum of weighted squared errors plus a penalty on x = ``point - center``; all arrays have a batch axis (length 1 or more).
 
-    The penalty of an entry x away from its centre is ``precision / tail * log(1 + tail * x**2)``, or ``precision
-    * x**2`` where tail is 0: minus twice the logarithm of a Student t or a normal density. A large precision pins
-    a parameter; weight 0 leaves a cell out.
+    The penalty of an entry is ``precision / tail * log(1 + tail * x**2)``, or ``precision * x**2`` if tail is 0: minus twice
+    the log density of a Student t or a normal distribution. A large precision fixes a parameter; weight 0 leaves out a
+    cell.
     """
 
     targets: Array
     weights: Array
-    centre: Array
+    center: Array
     precision: Array
     tail: Array
 
     def penalty(self, points: Array) -> tuple[Array, Array]:
-        """Return the penalty (batch,) and the precision that pulls at each entry: far out in a tail it lets go."""
-        squared = (points - self.centre) ** 2
-        reach = self.tail * squared
-        each = np.where(self.tail > 0, np.log1p(reach) / np.where(self.tail > 0, self.tail, 1), squared)
-        return (self.precision * each).sum(axis=1), self.precision / (1 + reach)
+        """Return the penalty (batch,) and the effective precision of each entry, which decreases in the tails."""
+        squared = (points - self.center) ** 2
+        scaled = self.tail * squared
+        terms = np.where(self.tail > 0, np.log1p(scaled) / np.where(self.tail > 0, self.tail, 1), squared)
+        return (self.precision * terms).sum(axis=1), self.precision / (1 + scaled)
 
     def take(self, members: NDArray[np.int64]) -> Objective:
-        """Return the objective of some members of the batch."""
+        """Return the objective of selected members of the batch."""
         return Objective(
             *(
                 array if len(array) == 1 else array[members]
-                for array in (self.targets, self.weights, self.centre, self.precision, self.tail)
+                for array in (self.targets, self.weights, self.center, self.precision, self.tail)
             )
         )
 
@@ -66,10 +66,10 @@ def solve(
     iterations: int = 200,
     tolerance: float = 1e-10,
 ) -> Solutions:
-    """Minimise the objective from every start, keeping the bounds and mean rho = 1.
+    """Return the minimizers of the objective from every starting point, within the bounds and with mean rho = 1.
 
-    A member is at rest when an accepted step gains less than ``tolerance`` of the objective or damping can grow
-    no more.
+    A member has converged if an accepted step reduces the objective by less than the relative ``tolerance``, or if the
+    damping reaches its maximum.
     """
     parts = []
     entries = objective.targets.shape[1] * coordinates.size
@@ -89,7 +89,7 @@ def _solve_batch(
 ) -> Solutions:
     points = coordinates.fixed_scale(np.clip(starts, coordinates.lower, coordinates.upper))
     best = points.copy()
-    cost, gradient, hessian = _expand(coordinates, objective, points)
+    cost, gradient, hessian = _quadratic_model(coordinates, objective, points)
     final = cost.copy()
     done = np.zeros(len(points), dtype=bool)
     active = np.arange(len(points))
@@ -98,39 +98,44 @@ def _solve_batch(
     for _ in range(iterations):
         step = _bounded_step(coordinates, points, gradient, hessian, damping)
         moved = np.clip(points + step, coordinates.lower, coordinates.upper)
-        dead = moved[:, coordinates.rho].sum(axis=1) <= 0
-        moved[dead] = points[dead]
+        degenerate = moved[:, coordinates.rho].sum(axis=1) <= 0
+        moved[degenerate] = points[degenerate]
         moved = coordinates.fixed_scale(moved)
-        new_cost, new_gradient, new_hessian = _expand(coordinates, objective.take(active), moved)
+        new_cost, new_gradient, new_hessian = _quadratic_model(coordinates, objective.take(active), moved)
         shift = moved - points
-        promised = -(gradient * shift).sum(axis=1) - 0.5 * np.einsum("bi,bij,bj->b", shift, hessian, shift)
+        predicted_gain = -(gradient * shift).sum(axis=1) - 0.5 * np.einsum("bi,bij,bj->b", shift, hessian, shift)
         gained = 0.5 * (cost - new_cost)
         better = gained > 0
-        ratio = np.where(better, gained / np.maximum(promised, 1e-300), 0)
-        resting = better & (2 * gained <= tolerance * cost) & (ratio > 0.1)
+        ratio = np.where(better, gained / np.maximum(predicted_gain, 1e-300), 0)
+        converged = better & (2 * gained <= tolerance * cost) & (ratio > 0.1)
         points[better], gradient[better], hessian[better] = moved[better], new_gradient[better], new_hessian[better]
         cost = np.where(better, new_cost, cost)
         damping = np.where(
             better, damping * np.maximum(1 / 3, 1 - (2 * np.minimum(ratio, 1) - 1) ** 3), damping * growth
         )
         growth = np.where(better, 2.0, growth * 2)
-        stop = resting | (damping > 1e12) | (cost < 1e-20)
+        stop = converged | (damping > 1e12) | (cost < 1e-20)
         best[active], final[active] = points, cost
         done[active[stop]] = True
-        go = ~stop
-        if not go.any():
+        running = ~stop
+        if not running.any():
             break
-        active, points, cost, gradient, hessian = active[go], points[go], cost[go], gradient[go], hessian[go]
-        damping, growth = np.maximum(damping[go], 1e-14), growth[go]
+        active, points, cost, gradient, hessian = (
+            active[running],
+            points[running],
+            cost[running],
+            gradient[running],
+            hessian[running],
+        )
+        damping, growth = np.maximum(damping[running], 1e-14), growth[running]
     return Solutions(best, final, done)
 
 
-def _expand(coordinates: Coordinates, objective: Objective, points: Array) -> tuple[Array, Array, Array]:
+def _quadratic_model(coordinates: Coordinates, objective: Objective, points: Array) -> tuple[Array, Array, Array]:
     """Return the objective, half its gradient and half its Gauss-Newton matrix.
 
-    The penalty is on the gauge-fixed parameters, so it is differentiated through :meth:`Coordinates.fixed_scale`
-    at mean rho = 1: raising every rho by e is the same as raising B by e and lowering rho and kappa by e, in
-    parts.
+    The penalty applies to the gauge-fixed parameters, so it is differentiated through `Coordinates.fixed_scale` at mean
+    rho = 1: raising all rho by a small fraction e is equivalent to raising B and lowering rho and kappa by that fraction.
     """
     predicted, jacobian = coordinates.predictions(points)
     residual = objective.weights * (predicted - objective.targets)
@@ -141,33 +146,33 @@ def _expand(coordinates: Coordinates, objective: Objective, points: Array) -> tu
     if objective.precision.any():
         penalty, precision = objective.penalty(points)
         cost = cost + penalty
-        pull = precision * (points - objective.centre)
+        pull = precision * (points - objective.center)
         drift = np.zeros_like(points)
         drift[:, coordinates.gains] = points[:, coordinates.gains]
         drift[:, coordinates.rho] = -points[:, coordinates.rho]
         drift[:, coordinates.kappa] = -points[:, coordinates.kappa]
         drift /= coordinates.algorithms
-        heavy = precision * drift
+        weighted_drift = precision * drift
         gradient = gradient + pull
         gradient[:, coordinates.rho] += (pull * drift).sum(axis=1, keepdims=True)
-        place = np.arange(coordinates.size)
-        hessian[:, place, place] += precision
-        hessian[:, :, coordinates.rho] += heavy[:, :, None]
-        hessian[:, coordinates.rho, :] += heavy[:, None, :]
-        hessian[:, coordinates.rho, coordinates.rho] += (heavy * drift).sum(axis=1)[:, None, None]
+        index = np.arange(coordinates.size)
+        hessian[:, index, index] += precision
+        hessian[:, :, coordinates.rho] += weighted_drift[:, :, None]
+        hessian[:, coordinates.rho, :] += weighted_drift[:, None, :]
+        hessian[:, coordinates.rho, coordinates.rho] += (weighted_drift * drift).sum(axis=1)[:, None, None]
     return cost, gradient, hessian
 
 
 def _bounded_step(coordinates: Coordinates, points: Array, gradient: Array, hessian: Array, damping: Array) -> Array:
-    """Return the damped Gauss-Newton step of the parameters that no bound holds back."""
-    held = ((points <= coordinates.lower) & (gradient > 0)) | ((points >= coordinates.upper) & (gradient < 0))
-    place = np.arange(coordinates.size)
-    curvature = hessian[:, place, place]
+    """Return the damped Gauss-Newton step of the parameters that are not at an active bound."""
+    at_bound = ((points <= coordinates.lower) & (gradient > 0)) | ((points >= coordinates.upper) & (gradient < 0))
+    index = np.arange(coordinates.size)
+    curvature = hessian[:, index, index]
     largest = curvature.max(axis=1, keepdims=True) + 1e-300
     matrix = hessian.copy()
-    gauge = np.where(held[:, coordinates.rho], 0, 1.0)
+    gauge = np.where(at_bound[:, coordinates.rho], 0, 1.0)
     matrix[:, coordinates.rho, coordinates.rho] += largest[..., None] * gauge[:, :, None] * gauge[:, None, :]
-    matrix[np.broadcast_to(held[:, :, None] | held[:, None, :], matrix.shape)] = 0
-    matrix[:, place, place] += np.where(held, largest, damping[:, None] * np.maximum(curvature, 1e-9 * largest))
-    matrix[:, place, place] += 1e-14 * largest
-    return np.asarray(np.linalg.solve(matrix, -np.where(held, 0, gradient)[..., None])[..., 0], dtype=np.float64)
+    matrix[np.broadcast_to(at_bound[:, :, None] | at_bound[:, None, :], matrix.shape)] = 0
+    matrix[:, index, index] += np.where(at_bound, largest, damping[:, None] * np.maximum(curvature, 1e-9 * largest))
+    matrix[:, index, index] += 1e-14 * largest
+    return np.asarray(np.linalg.solve(matrix, -np.where(at_bound, 0, gradient)[..., None])[..., 0], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What is to be explained: performance curves on one or several curricula, checked and laid out for the fit."""
+"""Input of a fit: performance curves on one or several curricula, checked and arranged in blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Curricula: TypeAlias = "Sequence[int] | Sequence[Sequence[int]] | NDArray[np.int
 
 @dataclass(frozen=True)
 class Block:
-    """The curves of some algorithms on one curriculum: values are (algorithms, tasks, steps + 1), NaN = missing."""
+    """Curves of several algorithms on one curriculum; ``values`` are (algorithms, tasks, steps + 1), NaN where missing."""
 
     values: Array
     curriculum: tuple[int, ...]
@@ -28,7 +28,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Problem:
-    """All curves of a fit. Tasks are shared by the blocks, and so is an algorithm of the same name."""
+    """All curves of a fit. Blocks share their tasks and the algorithms with the same name."""
 
     blocks: tuple[Block, ...]
     algorithms: tuple[str, ...]
@@ -36,27 +36,27 @@ class Problem:
 
     @property
     def trained(self) -> tuple[int, ...]:
-        """Return the tasks that are trained at least once, in order of their number."""
+        """Tasks that are trained at least once, in ascending order."""
         return tuple(sorted({task for block in self.blocks for task in block.curriculum}))
 
     @property
     def visits(self) -> list[int]:
-        """Return how often each task is trained in the curriculum that trains it most."""
+        """Number of visits of each task in the curriculum that trains it most often."""
         return [max(block.curriculum.count(task) for block in self.blocks) for task in range(len(self.tasks))]
 
     @property
     def measured(self) -> NDArray[np.bool_]:
-        """Return which cells after t = 0 hold a number, in the order of :func:`predictions`."""
+        """Mask of the measured cells after t = 0, in the order of `Coordinates.predictions`."""
         return np.concatenate([np.isfinite(block.values[:, :, 1:]).ravel() for block in self.blocks])
 
     @property
     def targets(self) -> Array:
-        """Return every cell after t = 0 in the order of :func:`predictions`, missing ones as NaN."""
+        """All cells after t = 0 in the order of `Coordinates.predictions`, NaN where missing."""
         return np.concatenate([block.values[:, :, 1:].ravel() for block in self.blocks])
 
     @property
     def steps(self) -> NDArray[np.int64]:
-        """Return the step (1-based) at which each cell of ``targets`` was measured."""
+        """Step (1-based) of each cell of ``targets``."""
         return np.concatenate(
             [
                 np.broadcast_to(np.arange(1, block.values.shape[2]), block.values[:, :, 1:].shape).ravel()
@@ -65,7 +65,7 @@ class Problem:
         )
 
     def until(self, step: int) -> Problem:
-        """Return the same problem cut after ``step`` steps of each curriculum."""
+        """Return the problem with only the first ``step`` steps of each curriculum."""
         blocks = tuple(
             Block(block.values[:, :, : step + 1], block.curriculum[:step], block.algorithms) for block in self.blocks
         )
@@ -78,91 +78,92 @@ def make_problem(
     algorithms: Sequence[str] | Sequence[Sequence[str]] | None = None,
     tasks: Sequence[str] | None = None,
 ) -> Problem:
-    """Check curves and curricula and put them together.
+    """Return the checked problem of one curriculum with one array of curves, or of several of both.
 
-    One curriculum with one array, or several of both. Without names every array has the same algorithms in the
-    same order.
+    Without names, all arrays hold the same algorithms in the same order.
     """
     several = len(curriculum) > 0 and np.ndim(curriculum[0]) > 0
     arrays: list[Any] = list(cast("Sequence[ArrayLike]", curves)) if several else [curves]
-    orders = [_order(order) for order in (curriculum if several else [curriculum])]
+    orders = [_check_order(order) for order in (curriculum if several else [curriculum])]
     if len(arrays) != len(orders):
-        raise InputError(f"curves: {len(arrays)} arrays for {len(orders)} curricula; give one array per curriculum")
-    values = [_values(array, order, where) for where, (array, order) in enumerate(zip(arrays, orders, strict=True), 1)]
-    names = _names(values, algorithms, several)
-    every = list(dict.fromkeys(name for block in names for name in block))
+        raise InputError(f"curves: expected {len(orders)} arrays, one per curriculum, got {len(arrays)}")
+    values = [
+        _check_values(array, order, number) for number, (array, order) in enumerate(zip(arrays, orders, strict=True), 1)
+    ]
+    names = _check_names(values, algorithms, several)
+    all_names = list(dict.fromkeys(name for block in names for name in block))
     count = values[0].shape[1]
     if any(array.shape[1] != count for array in values):
         raise InputError(
-            f"curves: {sorted({array.shape[1] for array in values})} tasks in different arrays; all curricula must be "
-            "evaluated on the same tasks (use NaN for a task that was not evaluated)"
+            f"curves: expected the same tasks in all arrays, got {sorted({array.shape[1] for array in values})} tasks. Use NaN "
+            "for a task that was not evaluated."
         )
     labels = tuple(tasks) if tasks is not None else tuple(f"task {task + 1}" for task in range(count))
     if len(labels) != count:
-        raise InputError(f"tasks: {len(labels)} names for {count} tasks; give one name per task")
+        raise InputError(f"tasks: expected {count} names, one per task, got {len(labels)}")
     for order in orders:
         for position, task in enumerate(order, 1):
             if not 0 <= task < count:
                 raise InputError(
-                    f"curriculum, step {position}: task {task + 1} (1-based), but there are {count} tasks; "
-                    f"use 0 to {count - 1} in Python and 1 to {count} in files"
+                    f"curriculum, step {position}: expected a task from 0 to {count - 1} (in files: 1 to {count}), got {task} "
+                    f"(in files: {task + 1})"
                 )
     blocks = tuple(
-        Block(array, order, tuple(every.index(name) for name in block))
+        Block(array, order, tuple(all_names.index(name) for name in block))
         for array, order, block in zip(values, orders, names, strict=True)
     )
-    return Problem(blocks, tuple(every), labels)
+    return Problem(blocks, tuple(all_names), labels)
 
 
-def _order(curriculum: object) -> tuple[int, ...]:
+def _check_order(curriculum: object) -> tuple[int, ...]:
     order = np.asarray(curriculum)
     if order.ndim != 1 or order.size == 0:
-        raise InputError(f"curriculum: shape {order.shape}; give a non-empty list of task numbers")
+        raise InputError(f"curriculum: expected a non-empty list of task numbers, got shape {order.shape}")
     if not np.issubdtype(order.dtype, np.integer):
-        raise InputError(f"curriculum: values of type {order.dtype}; task numbers are whole numbers")
+        raise InputError(f"curriculum: expected integers, got values of type {order.dtype}")
     return tuple(int(task) for task in order)
 
 
-def _values(curves: ArrayLike, order: tuple[int, ...], number: int) -> Array:
+def _check_values(curves: ArrayLike, order: tuple[int, ...], number: int) -> Array:
     try:
         values = np.array(curves, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"curves {number}: not an array of numbers ({error}); give (algorithms, tasks, steps + 1)"
+            f"curves {number}: expected an array of numbers (algorithms, tasks, steps + 1), got {error}"
         ) from None
     if values.ndim == 2:
         values = values[None]
     if values.ndim != 3 or 0 in values.shape:
-        raise InputError(f"curves {number}: shape {values.shape}; expected (algorithms, tasks, steps + 1)")
+        raise InputError(f"curves {number}: expected shape (algorithms, tasks, steps + 1), got {values.shape}")
     if values.shape[2] != len(order) + 1:
-        hint = " (is the column before any training missing?)" if values.shape[2] == len(order) else ""
+        hint = ". Add a first column for the performance before training, NaN if it was not measured."
         raise InputError(
-            f"curves {number}: {values.shape[2]} points in time for a curriculum of {len(order)} steps{hint}; "
-            f"expected {len(order) + 1}, the first before any training (NaN if it was not measured)"
+            f"curves {number}: expected {len(order) + 1} points in time for a curriculum of {len(order)} steps (one before "
+            f"training, one after each step), got {values.shape[2]}{hint if values.shape[2] == len(order) else ''}"
         )
     if np.isinf(values).any():
-        raise InputError(f"curves {number}: infinite values; use NaN for a missing cell")
+        raise InputError(f"curves {number}: expected finite numbers, got infinity. Use NaN for a missing cell.")
     outside = np.argwhere(np.abs(values) > 1)
     if len(outside):
         algorithm, task, step = outside[0]
         raise InputError(
-            f"curves {number}, algorithm {algorithm + 1}, task {task + 1}, step {step}: "
-            f"{values[algorithm, task, step]:.6g} is outside [-1, 1] ({len(outside)} such cells); "
-            "scale the curves first (perdure.surrogate.scale, or --scale on the command line)"
+            f"curves {number}, algorithm {algorithm + 1}, task {task + 1}, step {step}: expected a number between -1 and 1, "
+            f"got {values[algorithm, task, step]:.6g} ({len(outside)} such cells). Scale the curves first "
+            "(perdure.surrogate.scale; command line: --scale)."
         )
     if not np.isfinite(values[:, :, 1:]).any():
-        raise InputError(f"curves {number}: no measured value after training began; nothing can be fitted")
+        raise InputError(f"curves {number}: expected at least one measured value after the first step, got none")
     return values
 
 
-def _names(
+def _check_names(
     values: Sequence[Array], algorithms: Sequence[str] | Sequence[Sequence[str]] | None, several: bool
 ) -> list[tuple[str, ...]]:
     if algorithms is None:
         if len({array.shape[0] for array in values}) > 1:
             raise InputError(
-                f"curves: {[array.shape[0] for array in values]} algorithms in the arrays; "
-                "give their names, so that it is known which are the same"
+                f"curves: the arrays have different numbers of algorithms ({[array.shape[0] for array in values]}). Pass "
+                "their names as algorithms, so that equal ones can be matched."
             )
         names = [tuple(f"algorithm {a + 1}" for a in range(array.shape[0])) for array in values]
     elif several and algorithms and not isinstance(algorithms[0], str):
@@ -170,10 +171,10 @@ def _names(
     else:
         names = [tuple(str(name) for name in algorithms) for _ in values]
     if len(names) != len(values):
-        raise InputError(f"algorithms: names for {len(names)} arrays, but there are {len(values)}")
+        raise InputError(f"algorithms: expected names for {len(values)} arrays, got {len(names)}")
     for array, block in zip(values, names, strict=True):
         if len(block) != array.shape[0]:
-            raise InputError(f"algorithms: {len(block)} names for {array.shape[0]} algorithms; give one name each")
+            raise InputError(f"algorithms: expected {array.shape[0]} names, one per algorithm, got {len(block)}")
         if len(set(block)) != len(block):
-            raise InputError(f"algorithms: {list(block)} has a name twice; names must differ within a curriculum")
+            raise InputError(f"algorithms: expected different names within a curriculum, got {list(block)}")
     return names

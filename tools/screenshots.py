@@ -1,8 +1,8 @@
-"""Take the pictures of the report that the documentation shows: light, dark, and on a phone.
+"""Take the screenshots of the report for the documentation: light theme, dark theme, and a narrow screen.
 
     python tools/screenshots.py demo/report.html docs/images
 
-Needs Chromium; without it the pictures stay as they are, and a line says so.
+Needs Chromium; without it, the existing screenshots are left unchanged.
 """
 
 import io
@@ -14,34 +14,34 @@ from typing import Any
 from PIL import Image
 
 FLAGS = ["--no-sandbox", "--disable-gpu"]
-COLOURS = 160  # enough for flat pictures, a third of the size
-PICTURES: dict[str, dict[str, Any]] = {
+COLORS = 160  # enough for flat graphics and a third of the size
+SCREENSHOTS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1280, "height": 1180}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1280, "height": 1180}, "color_scheme": "dark"},
     "narrow": {"viewport": {"width": 390, "height": 1180}, "color_scheme": "light", "device_scale_factor": 1.5},
 }
-PLACES = {"light": "body", "dark": "#viewer", "narrow": "#learning"}
+ELEMENTS = {"light": "body", "dark": "#viewer", "narrow": "#performance"}
 
 
 def compact(png: bytes) -> bytes:
-    """Return a PNG with few colours."""
-    held = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS).save(held, format="PNG", optimize=True)
-    return held.getvalue()
+    """Return the PNG with a reduced palette."""
+    buffer = io.BytesIO()
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(COLORS).save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
 
 
 def take(page_file: Path, folder: Path, chromium: str) -> None:
-    """Open the page in each way and save what is on the screen."""
+    """Save one screenshot for each entry of SCREENSHOTS."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  (a tool of developers)
 
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
-        for name, options in PICTURES.items():
+        for name, options in SCREENSHOTS.items():
             page = browser.new_page(**options)
             page.goto(page_file.resolve().as_uri())
             page.wait_for_selector("html[data-drawn]", state="attached")
-            page.evaluate("(place) => document.querySelector(place).scrollIntoView()", PLACES[name])
+            page.evaluate("(element) => document.querySelector(element).scrollIntoView()", ELEMENTS[name])
             page.wait_for_timeout(300)
             (folder / f"report-{name}.png").write_bytes(compact(page.screenshot()))
             page.close()
@@ -49,11 +49,11 @@ def take(page_file: Path, folder: Path, chromium: str) -> None:
 
 
 def main() -> None:
-    """Take the pictures, or say why not."""
+    """Take the screenshots, or print why they cannot be taken."""
     page_file, folder = map(Path, sys.argv[1:3])
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
-        print("chromium is not installed: the screenshots in the documentation stay as they are")
+        print("chromium is not installed; the screenshots in the documentation are left unchanged")
         return
     take(page_file, folder, chromium)
 

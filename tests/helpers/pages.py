@@ -1,4 +1,4 @@
-"""Audits and viewer samples made up for tests of the page, and the browser that opens it."""
+"""Synthetic audits and viewer examples for tests of the page, and the browser that opens it."""
 
 import math
 import os
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from perdure.audits.audit import with_shapc
 
-from perdure.audits import Audit, Interval, ShapcResult, ViewedSample, audit_runs, fit_runs
-from perdure.audits.shapc.records import with_stability
+from perdure.audits import Audit, ExampleView, Interval, ShapcResult, audit_runs, fit_runs
 from perdure.record import Cost, Measurements
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -26,20 +26,20 @@ AXE = "axe-core@4.10.2"
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>ewc</b>"
 
 
-def lacking(what: str) -> None:
-    """Skip the test that lacks something, or fail it where everything must be there (CI)."""
+def skip_or_fail(reason: str) -> None:
+    """Skip the test, or fail it where browser tests are required (CI)."""
     if REQUIRED:
-        pytest.fail(what)
-    pytest.skip(what)
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """Open Chromium without a window."""
+    """Open headless Chromium."""
     if CHROMIUM is None:
-        lacking("chromium is not installed")
+        skip_or_fail("chromium is not installed")
     if find_spec("playwright") is None:
-        lacking("playwright is not installed")
+        skip_or_fail("playwright is not installed")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -49,34 +49,34 @@ def chromium() -> Iterator[Any]:
 
 
 def axe_script(folder: Path) -> str:
-    """Return axe-core, the accessibility checker, fetched from npm into a folder."""
+    """Return the script of axe-core, the accessibility checker, downloaded from npm into a folder."""
     npm = shutil.which("npm")
     if npm is None:
-        lacking("npm is not installed, so axe-core cannot be fetched")
+        skip_or_fail("npm is not installed, so axe-core cannot be fetched")
     fetched = subprocess.run(
         [str(npm), "pack", AXE, "--silent"], cwd=folder, capture_output=True, text=True, check=False
     )
     if fetched.returncode != 0:
-        lacking(f"npm cannot fetch {AXE}: {fetched.stderr.strip().splitlines()[-1:]}")
+        skip_or_fail(f"npm cannot fetch {AXE}: {fetched.stderr.strip().splitlines()[-1:]}")
     with tarfile.open(next(folder.glob("axe-core-*.tgz"))) as packed:
         script = packed.extractfile("package/axe.min.js")
         assert script is not None
         return script.read().decode()
 
 
-def made_up_runs(names: tuple[str, ...], tasks: int = 4, seeds: int = 2, seed: int = 0) -> list[Measurements]:
-    """Return runs of learners that keep less the later they are named, and one that learns all tasks at once."""
+def synthetic_runs(names: tuple[str, ...], tasks: int = 4, seeds: int = 2, seed: int = 0) -> list[Measurements]:
+    """Return runs of learners that forget more the later they are in ``names``, and a joint reference run."""
     rng = np.random.default_rng(seed)
     steps, columns = np.indices((tasks, tasks))
     runs = []
-    for place, name in enumerate(names):
-        keep = 0.95 - 0.6 * place / max(1, len(names) - 1)
+    for index, name in enumerate(names):
+        retention = 0.95 - 0.6 * index / max(1, len(names) - 1)
         for number in range(seeds):
-            table = np.where(steps >= columns, 0.95 * keep ** (steps - columns), 0.1 * rng.random((tasks, tasks)))
+            table = np.where(steps >= columns, 0.95 * retention ** (steps - columns), 0.1 * rng.random((tasks, tasks)))
             table = np.clip(table + 0.02 * rng.standard_normal((tasks, tasks)), 0, 1)
-            dear = len(names) - 1 - place  # what keeps more costs more
+            expense = len(names) - 1 - index  # learners that forget less cost more
             cost = Cost.from_rows(
-                [[10, 0 if step == 0 else 9 * dear, 0, 40 * step, 99 + 30 * dear, 10] for step in range(tasks)]
+                [[10, 0 if step == 0 else 9 * expense, 0, 40 * step, 99 + 30 * expense, 10] for step in range(tasks)]
             )
             runs.append(
                 Measurements(
@@ -88,25 +88,25 @@ def made_up_runs(names: tuple[str, ...], tasks: int = 4, seeds: int = 2, seed: i
     return runs
 
 
-def made_up_audit(names: tuple[str, ...] = ("rehearsal", HOSTILE, "naive"), **options: Any) -> Audit:
-    """Return an audit of made-up runs with a CLAMP fit and SHAPC."""
-    runs = made_up_runs(names, **options)
-    whole = replace(audit_runs(runs), latent=fit_runs(runs, starts=4))
-    return with_stability(
-        whole, [made_up_reasons(run, place) for place, run in enumerate(runs) if not run.is_reference]
+def synthetic_audit(names: tuple[str, ...] = ("rehearsal", HOSTILE, "naive"), **options: Any) -> Audit:
+    """Return an audit of synthetic runs with a CLAMP fit and SHAPC."""
+    runs = synthetic_runs(names, **options)
+    with_clamp = replace(audit_runs(runs), clamp=fit_runs(runs, starts=4))
+    return with_shapc(
+        with_clamp, [synthetic_shapc(run, index) for index, run in enumerate(runs) if not run.is_reference]
     )
 
 
-def made_up_reasons(run: Measurements, seed: int, samples: int = 6) -> ShapcResult:
-    """Return SHAPC values that fall with the distance of the steps."""
+def synthetic_shapc(run: Measurements, seed: int, examples: int = 6) -> ShapcResult:
+    """Return SHAPC values that decrease with the number of later steps."""
     rng = np.random.default_rng(seed)
     steps = len(run.curriculum)
-    table = {tau: 0.8 - 0.1 * np.arange(steps - 1 - tau) + 0.05 * rng.random((samples, 1)) for tau in range(steps - 1)}
+    table = {tau: 0.8 - 0.1 * np.arange(steps - 1 - tau) + 0.05 * rng.random((examples, 1)) for tau in range(steps - 1)}
     shapc = np.full((steps, steps), np.nan)
     for tau, rows in table.items():
         shapc[tau, tau + 1 :] = rows.mean(axis=0)
-    near = Interval(0.7, 0.6, 0.8, samples * (steps - 1), "bootstrap")
-    nothing = Interval(math.nan, math.nan, math.nan, 0, "none", "no such sample")
+    interval = Interval(0.7, 0.6, 0.8, examples * (steps - 1), "bootstrap")
+    missing = Interval(math.nan, math.nan, math.nan, 0, "none", "no such example")
     return ShapcResult(
         run=run.run,
         learner=run.learner,
@@ -115,10 +115,10 @@ def made_up_reasons(run: Measurements, seed: int, samples: int = 6) -> ShapcResu
         tasks=run.task_names,
         curriculum=run.curriculum,
         settings={"method": "expected_gradients", "samples": 100, "explained": "the logit of the true class"},
-        mean=near,
-        var=Interval(0.2, 0.1, 0.3, near.n, "bootstrap"),
-        calibrated=Interval(0.4 + 0.1 * seed, 0.3, 0.5, near.n, "bootstrap"),
-        limit=Interval(0.35, 0.3, 0.4, near.n, "bootstrap"),
+        mean=interval,
+        var=Interval(0.2, 0.1, 0.3, interval.n, "bootstrap"),
+        calibrated=Interval(0.4 + 0.1 * seed, 0.3, 0.5, interval.n, "bootstrap"),
+        limit=Interval(0.35, 0.3, 0.4, interval.n, "bootstrap"),
         matrices={
             "shapc": shapc,
             "independent": shapc - 0.05,
@@ -127,32 +127,32 @@ def made_up_reasons(run: Measurements, seed: int, samples: int = 6) -> ShapcResu
             "calibrated": (shapc - 0.25) / 0.65,
         },
         sensitivity={},
-        outcomes={"still correct": near, "forgotten": nothing},
-        budget="doubling the budget changes little: it is enough",
+        outcomes={"still correct": interval, "forgotten": missing},
+        budget="doubling the samples changes little: they are sufficient",
         budget_is_enough=seed % 2 == 0,
         stopped="",
         table=table,
-        samples={tau: np.arange(samples) for tau in table},
+        examples={tau: np.arange(examples) for tau in table},
     )
 
 
-def made_up_samples(
+def synthetic_examples(
     learners: tuple[str, ...], count: int, steps: int = 4, side: int = 8, seed: int = 0
-) -> list[ViewedSample]:
-    """Return samples whose maps drift and whose predictions go wrong with the steps."""
+) -> list[ExampleView]:
+    """Return examples whose maps drift and whose predictions become wrong after their task."""
     rng = np.random.default_rng(seed)
-    samples = []
+    examples = []
     for number in range(count):
         task = number % steps
-        places = [(learner, step) for learner in learners for step in range(task, steps)]
-        ground = rng.standard_normal((side, side))
-        samples.append(
-            ViewedSample(
+        keys = [(learner, step) for learner in learners for step in range(task, steps)]
+        base_map = rng.standard_normal((side, side))
+        examples.append(
+            ExampleView(
                 image=rng.integers(0, 256, (side, side, 3), dtype=np.uint8),
                 label=f"class {number % 10}",
                 task=task,
-                maps={place: ground + 0.3 * place[1] * rng.standard_normal((side, side)) for place in places},
-                predictions={place: f"class {(number + (place[1] > task)) % 10}" for place in places},
+                maps={key: base_map + 0.3 * key[1] * rng.standard_normal((side, side)) for key in keys},
+                predictions={key: f"class {(number + (key[1] > task)) % 10}" for key in keys},
             )
         )
-    return samples
+    return examples

@@ -1,4 +1,4 @@
-"""The page in a real browser: everything shows, nothing is fetched, everything answers, everyone can read it."""
+"""The page in a real browser: content, offline use, interaction, printing and accessibility."""
 
 import csv
 import io
@@ -10,8 +10,8 @@ import pytest
 from perdure import metrics
 from perdure.audits import audit_runs
 from perdure.report import write_page
-from tests.helpers.pages import HOSTILE, axe_script, chromium, made_up_audit, made_up_runs, made_up_samples
-from tests.helpers.trust_findings import made_up_findings
+from tests.helpers.pages import HOSTILE, axe_script, chromium, synthetic_audit, synthetic_examples, synthetic_runs
+from tests.helpers.trust_findings import synthetic_findings
 
 NAMES = ("rehearsal", HOSTILE, "naive")
 
@@ -22,17 +22,17 @@ METHODS = ("expected_gradients", HOSTILE, "gradcam")
 @pytest.fixture(scope="module")
 def audit():
     found = (
-        made_up_findings("runs/rehearsal/0", "rehearsal"),
-        made_up_findings(f"runs/{HOSTILE}/0", HOSTILE, METHODS),
-        replace(made_up_findings("runs/naive/0", "naive"), bias=None, retraining=None),
+        synthetic_findings("runs/rehearsal/0", "rehearsal"),
+        synthetic_findings(f"runs/{HOSTILE}/0", HOSTILE, METHODS),
+        replace(synthetic_findings("runs/naive/0", "naive"), bias=None, retraining=None),
     )
-    return replace(made_up_audit(NAMES), trust=found)
+    return replace(synthetic_audit(NAMES), trust=found)
 
 
 @pytest.fixture(scope="module")
 def page_file(audit, tmp_path_factory):
-    samples = made_up_samples(NAMES, 12)
-    return write_page(audit, tmp_path_factory.mktemp("page") / "report.html", samples)
+    examples = synthetic_examples(NAMES, 12)
+    return write_page(audit, tmp_path_factory.mktemp("page") / "report.html", examples)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def page(browser, page_file):
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
     errors: list[str] = []
     opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     opened.goto(page_file.as_uri())
     settle(opened)
     yield opened
@@ -62,16 +62,16 @@ def page(browser, page_file):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_shows_everything_and_fetches_nothing(browser, page_file, width):
+def test_all_charts_are_drawn_and_nothing_is_requested(browser, page_file, width):
     page = browser.new_page(viewport={"width": width, "height": 900})
-    asked: list[str] = []
+    requested: list[str] = []
     errors: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requested.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None)
     page.goto(page_file.as_uri())
     settle(page)
-    assert [url for url in asked if not url.startswith("data:")] == [page_file.as_uri()]
+    assert [url for url in requested if not url.startswith("data:")] == [page_file.as_uri()]
     assert errors == []
     charts = page.locator("figure.chart")
     assert charts.count() == 18
@@ -88,7 +88,7 @@ def test_the_page_shows_everything_and_fetches_nothing(browser, page_file, width
     page.close()
 
 
-def test_small_text_is_not_smaller_on_a_phone(browser, page_file):
+def test_text_in_charts_is_at_least_10_pixels_on_a_phone(browser, page_file):
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.goto(page_file.as_uri())
     settle(page)
@@ -102,7 +102,7 @@ def test_small_text_is_not_smaller_on_a_phone(browser, page_file):
     page.close()
 
 
-def test_a_hostile_name_stays_text(page, page_file):
+def test_markup_in_names_is_not_interpreted(page, page_file):
     assert page.title() == "perdure: is our continual learner reliable?"
     assert page.locator("img[src=x]").count() == 0
     assert page.locator("main b", has_text="ewc").count() == page.locator("main b", has_text=HOSTILE).count()
@@ -129,14 +129,14 @@ def expected(audit, weights):
 
 
 @pytest.mark.parametrize("weights", ["W1", "W2", "W3"])
-def test_named_weights_rank_as_the_metric_does(page, audit, weights):
+def test_named_weights_rank_like_metrics_cl_score(page, audit, weights):
     page.locator(f"button[data-weights={weights}]").click()
     assert list(ranked(page)) == list(expected(audit, weights))
     assert ranked(page) == pytest.approx(expected(audit, weights), abs=1e-5)
     assert page.locator(f"button[data-weights={weights}]").get_attribute("aria-pressed") == "true"
 
 
-def test_the_sliders_rank_again(page, audit):
+def test_moving_sliders_updates_the_ranking(page, audit):
     before = list(ranked(page))
     values = {"A": 0, "MS": 60, "SSS": 0, "CE": 30, "BWT+": 0, "REM": 0, "FWT": 10}
     for name, value in values.items():
@@ -149,14 +149,14 @@ def test_the_sliders_rank_again(page, audit):
     assert page.locator('#ranking input[name="MS"]').get_attribute("aria-valuetext") == f"{100 * 59 / 99:.1f} %"
 
 
-def test_an_unknown_criterion_leaves_a_learner_unranked_until_it_is_left_out(browser, tmp_path):
-    runs = made_up_runs(("si", "mas"))
+def test_a_learner_with_missing_criteria_is_ranked_only_if_they_are_ignored(browser, tmp_path):
+    runs = synthetic_runs(("si", "mas"))
     runs[2:4] = [type(run)(run.run, run.learner, run.table, run.curriculum) for run in runs[2:4]]
     audit = audit_runs(runs)
     page = browser.new_page()
     page.goto(audit.report(tmp_path / "report.html").as_uri())
     assert list(ranked(page)) == ["si"]
-    assert "MS, SSS, CE not known" in page.locator("#ranking .unranked").inner_text()
+    assert "missing: MS, SSS, CE" in page.locator("#ranking .unranked").inner_text()
     page.locator("#leave-out").check()
     mas = audit.learners[1]
     criteria = {name: mas.measures[name].mean for name in metrics.CRITERIA}
@@ -164,27 +164,27 @@ def test_an_unknown_criterion_leaves_a_learner_unranked_until_it_is_left_out(bro
     page.close()
 
 
-def test_the_viewer_switches_samples(page):
+def test_the_viewer_switches_examples(page):
     about, first = page.locator("#viewer .about"), page.locator("#viewer .map").first
-    assert about.inner_text() == "Sample 1 of 12: class 0, task 1"
+    assert about.inner_text() == "Example 1 of 12: class 0, task 1"
     shown = first.get_attribute("style")
     page.locator("#viewer .later").click()
-    assert about.inner_text() == "Sample 2 of 12: class 1, task 2"
+    assert about.inner_text() == "Example 2 of 12: class 1, task 2"
     assert page.locator("#viewer .map").first.get_attribute("style") != shown
     assert page.locator("#viewer .maps tbody tr").count() == 3
     page.locator("#viewer .strip button").nth(5).click()
     page.keyboard.press("ArrowRight")
-    assert about.inner_text().startswith("Sample 7 of 12")
+    assert about.inner_text().startswith("Example 7 of 12")
     page.locator("#viewer-task").select_option("4")
-    assert about.inner_text() == "Sample 1 of 3: class 3, task 4"
+    assert about.inner_text() == "Example 1 of 3: class 3, task 4"
     assert page.locator("#viewer .map").count() == 3  # only the last step comes after task 4
     page.locator("#viewer-task").select_option("")
     page.locator("#viewer-outcome").select_option("forgotten")
-    assert about.inner_text().startswith("Sample 1 of 9")
+    assert about.inner_text().startswith("Example 1 of 9")
     assert page.locator("#viewer .wrong").first.inner_text() == "✗ class 1"
 
 
-def test_tables_sort_both_ways_and_keep_what_is_missing_below(page):
+def test_tables_sort_in_both_directions_with_missing_values_last(page):
     table = page.locator("#table-measures")
     heads = table.locator("thead th")
     column = next(place for place, text in enumerate(heads.all_text_contents()) if text.startswith("forgetting"))
@@ -202,7 +202,7 @@ def test_tables_sort_both_ways_and_keep_what_is_missing_below(page):
         assert cells()[3] == ""  # the reference has no forgetting
 
 
-def test_learners_can_be_left_out_of_the_charts(page):
+def test_learners_can_be_deselected_in_the_charts(page):
     lines = page.locator("#average-accuracy .panels .series")
     assert lines.count() == 3
     page.locator("#learners input").first.uncheck()
@@ -223,7 +223,7 @@ def test_charts_download(page, kind, starts):
         assert len(rows) == 1 + 3 * 4
 
 
-def test_the_matrix_of_reasons_follows_its_choices(page):
+def test_the_shapc_matrix_follows_its_menus(page):
     chart = page.locator("#reasons-matrix")
     assert chart.locator(".panels svg").count() == 3
     before = chart.locator(".panels .number").all_text_contents()
@@ -238,7 +238,7 @@ def test_the_matrix_of_reasons_follows_its_choices(page):
     assert chart.locator(".panels .number").all_text_contents() != before
 
 
-def test_the_bias_of_each_run_is_drawn_and_told(page, audit):
+def test_the_bias_of_each_run_is_drawn_and_described(page, audit):
     chart = page.locator("#trust-bias-shares-chart")
     bias = audit.trust[0].bias
     assert chart.locator(".panels svg").count() == len(bias.sides)
@@ -276,12 +276,12 @@ def test_mege_and_reco_follow_run_and_distance(page, audit):
         assert f"expected_gradients {scores.reco_rate.mean:.2f}" in label(1)
     chart.locator("details summary").click()
     assert chart.locator("tbody tr").count() == 4 * 5 * 3  # levels with noise on all layers, methods, scores
-    beside = page.locator("#trust-checkpoints-chart")
-    assert beside.locator("select[name=run] option").count() == 3
-    assert beside.locator(".panels svg").first.locator(".mark.hollow").count() >= 3
-    beside.locator("select[name=run]").select_option("2")  # a run that was not trained again
+    compared = page.locator("#trust-checkpoints-chart")
+    assert compared.locator("select[name=run] option").count() == 3
+    assert compared.locator(".panels svg").first.locator(".mark.hollow").count() >= 3
+    compared.locator("select[name=run]").select_option("2")  # a run without retrained networks
     settle(page)
-    assert "trained again" not in beside.locator(".panels").text_content()
+    assert "retrained" not in compared.locator(".panels").text_content()
 
 
 def test_the_trust_tables_sort_and_agree_with_the_audit(page, audit):
@@ -303,18 +303,18 @@ def test_the_trust_tables_sort_and_agree_with_the_audit(page, audit):
     assert page.locator("#table-trust-checkpoints tbody tr").count() == 15
 
 
-def test_the_cards_answer_the_questions_of_trust(page, audit):
+def test_the_cards_answer_the_questions_on_trust_and_retraining(page, audit):
     cards = page.locator(".card")
     first, hostile, naive = (cards.nth(place).inner_text() for place in range(3))
     assert audit.trust[0].bias.verdict.reading in first
-    assert "Of 3 explainers 1 separate agreement from error better than chance" in first
-    assert "the two intervals do not meet" in first
+    assert "1 of 3 explainers distinguish errors from agreement better than chance" in first
+    assert "the two intervals do not overlap" in first
     assert f"{HOSTILE} {audit.trust[1].bias[HOSTILE].overall.mean:.4f}" in hostile
-    assert "perdure trust RECORD" in naive
-    assert "Networks have not been trained again" in naive
+    assert "perdure trust bias RUN" in naive
+    assert "No networks were retrained for comparison" in naive
 
 
-def test_a_printed_page_holds_every_chart_at_the_width_of_paper(browser, page_file):
+def test_the_printed_page_fits_the_width_of_paper(browser, page_file):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(page_file.as_uri())
     settle(page)
@@ -330,7 +330,7 @@ def test_a_printed_page_holds_every_chart_at_the_width_of_paper(browser, page_fi
     page.close()
 
 
-def test_the_theme_can_be_changed(page):
+def test_the_theme_button_changes_the_background(page):
     def paper():
         return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
@@ -363,7 +363,7 @@ def test_axe_finds_no_serious_violation(browser, page_file, axe, scheme):
     page.close()
 
 
-def test_the_data_in_the_page_are_the_audit_s(page, audit):
+def test_the_embedded_data_are_those_of_the_audit(page, audit):
     data = json.loads(page.locator("#audit-data").inner_text())
     assert [one["name"] for one in data["learners"]] == [entry.learner for entry in audit.learners]
     assert data["weights"]["W2"] == metrics.WEIGHTS["W2"]

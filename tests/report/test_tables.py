@@ -1,4 +1,4 @@
-"""The tables, the figures, the answers and where the numbers come from: views of one audit that agree with it."""
+"""Tables, figures, answers and provenance are views of one audit and show its numbers."""
 
 import csv
 import io
@@ -12,24 +12,24 @@ import pytest
 from safetensors.numpy import load_file
 
 from perdure import Recorder, tasks
-from perdure.audits import Audit, Interval, ViewedSample, audit_runs, viewed_samples
+from perdure.audits import Audit, ExampleView, Interval, audit_runs, example_views
 from perdure.audits import audit as audit_records
 from perdure.record import Record
 from perdure.report import tables as all_tables
 from perdure.report import write_page
 from perdure.report.answers import answers
-from perdure.report.cards import QUESTIONS
+from perdure.report.questions import QUESTIONS
 from perdure.report.tables import Table
 from perdure.report.viewer import LEVELS, viewer_data
-from tests.helpers.pages import HOSTILE, made_up_audit, made_up_runs, made_up_samples
+from tests.helpers.pages import HOSTILE, synthetic_audit, synthetic_examples, synthetic_runs
 
 
 @pytest.fixture(scope="module")
 def audit():
-    return made_up_audit(("rehearsal", HOSTILE, "naive"))
+    return synthetic_audit(("rehearsal", HOSTILE, "naive"))
 
 
-def test_every_table_is_written_in_three_forms_with_the_same_numbers(audit, tmp_path):
+def test_every_table_is_written_in_three_formats_with_the_same_numbers(audit, tmp_path):
     written = {path.name for path in audit.tables(tmp_path)}
     names = {"measures", "runs", "accuracy", "progress", "correlation", "properties", "transfer", "reasons"}
     names.add("reasons-differences")
@@ -51,7 +51,7 @@ def test_every_table_is_written_in_three_forms_with_the_same_numbers(audit, tmp_
     assert [row["run"] for row in runs] == [run for entry in audit.learners for run in entry.runs]
 
 
-def test_latex_and_markdown_keep_special_letters():
+def test_latex_and_markdown_escape_special_characters():
     table = Table("t", "title", ("a_b", "x|y"), (("50 % & more", 0.5), ("#1 ~ $x^2$ \\n", None)))
     assert r"a\_b & x|y \\" in table.latex()
     assert r"50 \% \& more & 0.500 \\" in table.latex()
@@ -62,15 +62,15 @@ def test_latex_and_markdown_keep_special_letters():
     assert tiny.markdown().splitlines()[2:] == ["| &lt;0.001 |", "| 0.001 |", "| 0.000 |"]
 
 
-def test_a_benchmark_column_appears_only_where_there_are_several():
-    one = made_up_runs(("si",))
+def test_the_benchmark_column_appears_only_for_several_benchmarks():
+    one = synthetic_runs(("si",))
     several = [type(run)(**{**vars(run), "benchmark": name}) for name in ("x", "y") for run in one]
     assert "benchmark" not in all_tables(audit_runs(one))[0].header
     assert all_tables(audit_runs(several))[0].header[:2] == ("learner", "benchmark")
 
 
-def test_figures_are_written_for_papers(tmp_path):
-    written = made_up_audit((HOSTILE, "naive"), tasks=3, seeds=1).figures(tmp_path)
+def test_figures_are_written_as_pdf_and_svg(tmp_path):
+    written = synthetic_audit((HOSTILE, "naive"), tasks=3, seeds=1).figures(tmp_path)
     names = {path.stem for path in written}
     assert {"accuracy", "criteria-parallel", "clamp-curves", "clamp-transfer", "reasons", "reasons-boxes"} <= names
     assert len(written) == 2 * len(names) == 28
@@ -80,40 +80,41 @@ def test_figures_are_written_for_papers(tmp_path):
     assert "<b>ewc" not in text
 
 
-def test_answers_carry_numbers_intervals_and_what_is_missing(audit):
+def test_answers_contain_numbers_intervals_and_commands_for_missing_parts(audit):
     naive, joint = audit.learners[2:]
-    learned, reasons, blame, *trust = answers(audit, naive)
+    performance, reasons, causes, *trust = answers(audit, naive)
     assert tuple(one.question for one in answers(audit, naive)) == QUESTIONS
-    lost = naive.measures["forgetting"]
-    text = " ".join(learned.sentences)
-    assert f"has lost {100 * lost.mean:.1f} points (95 % interval {100 * lost.low:.1f} to {100 * lost.high:.1f}" in text
-    assert "For comparison, joint (all tasks at once) reaches 96.0 %" in text
-    assert learned.headline is not None
-    assert learned.headline.mean == naive.measures["average_accuracy"].mean
-    kept = audit.latent[0].estimates["retention"][2]
-    assert blame.sentences[0].startswith(f"A step leaves {100 * kept:.0f} %")
+    forgetting = naive.measures["forgetting"]
+    text = " ".join(performance.sentences)
+    bounds = f"{100 * forgetting.low:.1f} to {100 * forgetting.high:.1f}"
+    assert f"is {100 * forgetting.mean:.1f} points below its best (95 % interval {bounds}" in text
+    assert "For comparison, joint (trained on all tasks at once) reaches 96.0 %" in text
+    assert performance.headline is not None
+    assert performance.headline.mean == naive.measures["average_accuracy"].mean
+    retention = audit.clamp[0].estimates["retention"][2]
+    assert causes.sentences[0].startswith(f"Each step retains {100 * retention:.0f} %")
     calibrated = naive.measures["shapc_calibrated"].mean
     assert f"its reasons are {100 * calibrated:.0f} % of the way from chance" in reasons.sentences[0]
-    assert "near 0.35" in reasons.sentences[-1]  # of one of the two runs the budget was not enough
+    assert "about 0.35" in reasons.sentences[-1]  # one of the two runs has too few samples
     assert [bool(one.missing) for one in trust] == [True, True]
-    assert [one.command for one in trust] == ["perdure trust RECORD", "perdure trust RECORD --retrain"]
-    assert "nothing can be forgotten" in " ".join(answers(audit, joint)[0].sentences)
-    plain = replace(audit, latent=(), stability=())
+    assert [one.command for one in trust] == ["perdure trust bias RUN", "perdure trust retraining RUN"]
+    assert "there is no forgetting" in " ".join(answers(audit, joint)[0].sentences)
+    plain = replace(audit, clamp=(), shapc=())
     assert answers(plain, naive)[2].command == "perdure audit RUNS --clamp"
     assert answers(plain, naive)[1].command == "perdure audit RUNS --shapc"
 
 
-def test_an_answer_does_not_claim_a_loss_that_the_runs_cannot_show():
+def test_forgetting_with_an_interval_that_includes_zero_is_not_significant():
     rows = [[0.9, 0, 0], [0.9, 0.9, 0], [0.9, 0.9, 0.9]]
-    flat = made_up_runs(("si",), tasks=3)[0]
+    flat = synthetic_runs(("si",), tasks=3)[0]
     runs = [type(flat)(**{**vars(flat), "run": str(i), "table": np.array(rows) * (1 - i / 50)}) for i in range(2)]
     runs[1].table[2, 0] -= 0.02
     audit = audit_runs(runs)
-    assert "cannot tell from nothing" in " ".join(answers(audit, audit.learners[0])[0].sentences)
+    assert "not significantly different from zero" in " ".join(answers(audit, audit.learners[0])[0].sentences)
 
 
-def test_the_steps_of_an_audit_are_metrics_of_the_table_so_far():
-    audit = audit_runs(made_up_runs(("si",), tasks=3, seeds=1))
+def test_progress_equals_the_metrics_of_the_table_so_far():
+    audit = audit_runs(synthetic_runs(("si",), tasks=3, seeds=1))
     entry = audit.learners[0]
     accuracy = [value.mean for value in entry.progress["average_accuracy"]]
     assert accuracy == pytest.approx([entry.table[k, : k + 1].mean() for k in range(3)])
@@ -123,11 +124,11 @@ def test_the_steps_of_an_audit_are_metrics_of_the_table_so_far():
     assert forgetting[2] == entry.measures["forgetting"].mean
 
 
-def test_an_audit_with_everything_survives_its_file_and_an_old_one_is_read(audit, tmp_path):
+def test_a_full_audit_round_trips_through_json_and_an_old_schema_is_read(audit, tmp_path):
     audit.save(tmp_path / "audit.json")
     again = Audit.load(tmp_path / "audit.json")
     assert again.to_json() == audit.to_json()
-    np.testing.assert_array_equal(again.latent[0].intervals["translation"], audit.latent[0].intervals["translation"])
+    np.testing.assert_array_equal(again.clamp[0].intervals["translation"], audit.clamp[0].intervals["translation"])
     value = json.loads((tmp_path / "audit.json").read_text())
     old = {name: value[name] for name in ("learners", "first_places", "first_place_criteria", "correlation")}
     for entry in old["learners"]:
@@ -139,7 +140,7 @@ def test_an_audit_with_everything_survives_its_file_and_an_old_one_is_read(audit
     assert "Is our continual learner reliable" in first.report(tmp_path / "old.html").read_text()
 
 
-def test_the_command_of_a_record_makes_it_again(perdure, tmp_path):
+def test_the_recorded_command_repeats_the_run(perdure, tmp_path):
     options = ("--epochs", "1", "--per-class", "20", "--curriculum", "2,1,2", "--lr", "0.1", "--threads", "1")
     perdure("run", "ewc", "--set", "strength=3", "--out", "first", *options)
     made = next((tmp_path / "first").rglob("record.json")).parent
@@ -161,24 +162,24 @@ def test_the_command_of_a_record_makes_it_again(perdure, tmp_path):
     assert run.data["fingerprint"] in html
 
 
-def test_a_loop_of_one_s_own_has_no_command(tmp_path):
+def test_a_custom_training_loop_has_no_command(tmp_path):
     recorder = Recorder(tmp_path / "mine", tasks=2, learner="mine")
     recorder.after_task(accuracy=[0.9, 0.1])
     recorder.after_task(accuracy=[0.5, 0.8])
     audit = audit_records(tmp_path / "mine", clamp=True)
     assert audit.provenance[0].command is None
-    assert "loop of your own, so without a command: mine" in audit.report(tmp_path / "r.html").read_text()
+    assert "custom training loop, so without a command: mine" in audit.report(tmp_path / "r.html").read_text()
 
 
-def test_kept_maps_can_be_looked_at(perdure, tmp_path):
+def test_stored_maps_are_shown_in_the_viewer(perdure, tmp_path):
     perdure("run", "naive", "--epochs", "1", "--per-class", "20", "--tasks", "2", "--threads", "1")
     perdure("audit", "runs", "--shapc", "--samples", "4", "--per-task", "8", "--keep-maps")
     audit = Audit.load(tmp_path / "runs/audit.json")
-    (result,) = audit.stability
-    samples = viewed_samples(audit)
+    (result,) = audit.shapc
+    samples = example_views(audit)
     assert [sample.task for sample in samples] == [0] * 8
     data = tasks.load("split-digits", tasks=2, per_class=20)
-    rows = sorted(result.samples[0])
+    rows = sorted(result.examples[0])
     for sample, row in zip(samples, rows, strict=True):
         assert set(sample.maps) == {("naive", 0), ("naive", 1)}
         assert sample.label == data.class_names[data.tasks[0].test.y[row]]
@@ -192,17 +193,17 @@ def test_kept_maps_can_be_looked_at(perdure, tmp_path):
     np.testing.assert_allclose(samples[0].maps["naive", 1], expected, rtol=1e-6)
     page = (tmp_path / perdure("report", "runs").stdout.strip()).read_text()
     assert 'id="viewer"' in page
-    assert viewed_samples(replace(audit, stability=(replace(result, folder=str(tmp_path / "gone")),))) == ()
-    assert len(viewed_samples(audit, most=2)) == 2
+    assert example_views(replace(audit, shapc=(replace(result, folder=str(tmp_path / "gone")),))) == ()
+    assert len(example_views(audit, most=2)) == 2
 
 
-def test_viewer_maps_share_a_scale_and_are_cut_to_size():
+def test_viewer_maps_share_a_scale_and_are_limited_in_size():
     maps = {("a", 0): np.full((4, 4), 1.0), ("a", 1): np.full((4, 4), -0.5), ("b", 1): np.zeros((4, 4))}
     image = np.zeros((4, 4, 3), np.uint8)
-    view = viewer_data([ViewedSample(image, "7", 0, maps, {("a", 0): "7"})])
+    view = viewer_data([ExampleView(image, "7", 0, maps, {("a", 0): "7"})])
     assert view is not None
     assert (view["learners"], view["steps"]) == (["a", "b"], [1, 2])
-    (sample,) = view["samples"]
+    (sample,) = view["examples"]
     assert sample["limit"] == 1.0
     assert sample["present"] == [[True, True], [False, True]]
     assert sample["predictions"] == [["7", None], [None, None]]
@@ -217,28 +218,28 @@ def test_viewer_maps_share_a_scale_and_are_cut_to_size():
     assert blue[2] > blue[0]
     assert white.tolist() == [255, 255, 255]
     assert (255 - blue[0]) == pytest.approx((255 - 33) * round(LEVELS / 2) / LEVELS, abs=1)
-    whole = viewer_data(made_up_samples(("a",), 40))
-    half = viewer_data(made_up_samples(("a",), 40), most_bytes=20_000)
+    whole = viewer_data(synthetic_examples(("a",), 40))
+    half = viewer_data(synthetic_examples(("a",), 40), max_bytes=20_000)
     assert whole is not None
     assert half is not None
     assert whole["left_out"] == 0
     assert 0 < half["left_out"] < 40
-    assert len(half["samples"]) + half["left_out"] == 40
-    assert half["samples"][0]["label"] == "class 0"
-    assert half["samples"][-1] == whole["samples"][-1]  # evenly, not the first ones only
+    assert len(half["examples"]) + half["left_out"] == 40
+    assert half["examples"][0]["label"] == "class 0"
+    assert half["examples"][-1] == whole["examples"][-1]  # evenly, not the first ones only
     assert viewer_data([]) is None
 
 
-def test_a_page_of_fifty_learners_and_two_hundred_samples_stays_under_15_mb(tmp_path):
+def test_a_page_with_50_learners_and_200_examples_stays_below_15_mb(tmp_path):
     names = tuple(f"learner-{number}" for number in range(50))
-    audit = audit_runs(made_up_runs(names, tasks=10, seeds=1))
-    samples = made_up_samples(names[:4], 200, steps=5, side=32)
+    audit = audit_runs(synthetic_runs(names, tasks=10, seeds=1))
+    samples = synthetic_examples(names[:4], 200, steps=5, side=32)
     page = write_page(audit, tmp_path / "report.html", samples)
     assert page.stat().st_size < 15e6
     assert '"left_out":0' in page.read_text()
 
 
-def test_intervals_read_as_words():
+def test_margin_formats_intervals_as_text():
     from perdure.report.cards import margin
 
     assert margin(Interval(0.5, -0.01, 0.6, 3, "t")) == "95 % interval −0.010 to 0.600, 3 runs"

@@ -1,4 +1,4 @@
-"""Variance by set, and agreement with the accurate bias: formulas by loops, and the two experiments end to end."""
+"""Variance ratios and agreement with the accurate bias: formulas checked with loops, and both experiments end to end."""
 
 import math
 
@@ -13,7 +13,7 @@ from perdure.reproduce.bias.experiments import variance as variance_run
 from tests.helpers.bias_network import tiny_model, workspace_at
 
 
-def test_ratios_by_set_of_independent_and_of_joined_players():
+def test_ratios_by_set_of_independent_and_of_correlated_players():
     rng = np.random.default_rng(1)
     marginals = rng.normal(size=(1, 4000, 20))
     marginals[0, :, :5] += 2 * rng.normal(size=(4000, 1))  # the first five share an effect
@@ -69,7 +69,7 @@ def test_variance_experiment(tmp_path, monkeypatch):
     mean = np.exp(np.log(found).mean(axis=2))
     assert f"| 6 (10%) | {63 / 58:.2g} | {mean[0, 0]:.2g} [" in text
     assert f"factor of {mean[0, 0]:.2g} for random sets" in text
-    assert f"at 50% of {mean[0, 1]:.2g} for random sets" in text
+    assert f"at 50%, by {mean[0, 1]:.2g} for random sets" in text
     assert (workspace.pictures / "bias-variance.png").stat().st_size > 10_000
 
 
@@ -87,7 +87,7 @@ def test_agreement_experiment(tmp_path, monkeypatch):
         examples.maps(methods), examples.marginals(6), examples.marginals(40, paired=True, seed=1), (2, 6)
     )
     assert f"| 6 | {found.pooled[1]} | " in text
-    assert f"whose own standard error is {100 * found.accurate_stderr:.2g} %" in text
+    assert f"its standard error is {100 * found.accurate_stderr:.2g} %" in text
     assert "64 pixels, 5 methods" in text
-    assert "16 cells of a grid, 5 methods" in text
+    assert "16 grid cells, 5 methods" in text
     assert (workspace.pictures / "bias-agreement.png").stat().st_size > 10_000

@@ -1,4 +1,4 @@
-"""Pointing game and share in the box: by hand, chance, a network that looks at one corner, and the page."""
+"""Pointing game and share in the box: hand-worked values, chance, a network with one relevant corner, and the section."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,11 +12,11 @@ from perdure import figures, nets, tasks
 from perdure.base.errors import InputError
 from perdure.metrics import Interval
 from perdure.reproduce.bias import metrics as bias_metrics
-from perdure.reproduce.bias.experiment import Place
+from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import boxes as experiment
 from perdure.reproduce.bias.measures.boxes import measure_boxes
-from perdure.reproduce.bias.networks import Subject, one_task
 from perdure.reproduce.bias.table_text import SHORT
+from perdure.reproduce.bias.trained_models import TrainedModel, one_task
 from perdure.tasks import Examples
 
 
@@ -28,7 +28,7 @@ def one_map(**pixels):
     return found
 
 
-def test_pointing_by_hand():
+def test_pointing_game_hand_worked():
     box = [(1, 0, 3, 2)]  # columns 1 and 2, rows 0 and 1
     assert bias_metrics.pointing_hits(one_map(r1c2=3, r3c4=2), box) == pytest.approx([1])
     assert bias_metrics.pointing_hits(one_map(r1c3=3), box) == pytest.approx([0])
@@ -39,7 +39,7 @@ def test_pointing_by_hand():
     assert np.isnan(bias_metrics.pointing_hits(np.zeros((1, 4, 5)), box)).all()
 
 
-def test_share_by_hand():
+def test_inside_share_hand_worked():
     box = [(1, 0, 3, 2)]
     # Of the positive 4 + 1 the 4 lie inside; what is negative does not count.
     assert bias_metrics.inside_shares(one_map(r0c1=4, r0c0=1, r1c1=-3), box) == pytest.approx([0.8])
@@ -56,10 +56,10 @@ def test_a_box_stays_within_the_image():
 @pytest.mark.parametrize(
     ("boxes", "tolerance", "word"),
     [
-        ([(1, 0, 3)], 0, "left, top"),
-        ([(3, 0, 3, 2)], 0, "sample 0 is empty"),
+        ([(1, 0, 3)], 0, r"4 numbers each \(left, top"),
+        ([(3, 0, 3, 2)], 0, "example 0 is empty"),
         ([(1, 0, 3, 2)], -1, "tolerance"),
-        ([(1, 0, 3, 2)] * 2, 0, "2 of them for 1"),
+        ([(1, 0, 3, 2)] * 2, 0, r"one box per map \(1\), got 2"),
     ],
 )
 def test_wrong_boxes_are_refused(boxes, tolerance, word):
@@ -75,7 +75,7 @@ def test_random_maps_score_chance():
     assert bias_metrics.inside_shares(maps, boxes).mean() == pytest.approx(area, abs=0.01)
 
 
-def test_a_network_that_sees_one_corner_is_found_there():
+def test_a_network_with_one_relevant_corner_scores_1_there():
     layer = nn.Linear(3 * 8 * 8, 2)
     weight = torch.zeros(2, 3, 8, 8)
     weight[0, :, :3, :3] = 1.0
@@ -84,45 +84,45 @@ def test_a_network_that_sees_one_corner_is_found_there():
     x = torch.rand(12, 3, 8, 8, generator=torch.Generator().manual_seed(0)) + 0.1
     background = torch.zeros(2, 3, 8, 8)
     inside, outside = [(0, 0, 3, 3)] * 12, [(4, 4, 8, 8)] * 12
-    asked: dict[str, Any] = {"background": background, "methods": ["gradient_x_input"]}
+    options: dict[str, Any] = {"background": background, "methods": ["gradient_x_input"]}
     target = torch.zeros(12, dtype=torch.long)
-    found = measure_boxes(network, x, target, inside, tolerance=1, **asked)
-    own = found["gradient_x_input"]
-    assert (own.hits.mean, own.share.mean) == pytest.approx((1, 1))
+    found = measure_boxes(network, x, target, inside, tolerance=1, **options)
+    scores = found["gradient_x_input"]
+    assert (scores.hits.mean, scores.share.mean) == pytest.approx((1, 1))
     assert found.chance_hits == pytest.approx(16 / 64)
     assert found.chance_share == pytest.approx(9 / 64)
-    assert own.hits_gain.mean == pytest.approx(1 - 16 / 64)
-    assert own.share_gain.mean == pytest.approx(1 - 9 / 64)
+    assert scores.hits_gain.mean == pytest.approx(1 - 16 / 64)
+    assert scores.share_gain.mean == pytest.approx(1 - 9 / 64)
     assert found["constant"].hits.mean == pytest.approx(16 / 64)
-    assert measure_boxes(network, x, target, outside, **asked)["gradient_x_input"].share.mean == 0
+    assert measure_boxes(network, x, target, outside, **options)["gradient_x_input"].share.mean == 0
     with pytest.raises(InputError, match="expected images"):
         measure_boxes(network, x.flatten(1), target, inside, background=background)
 
 
-def test_the_section_compares_with_chance(tmp_path, monkeypatch):
+def test_the_section_shows_scores_and_chance_levels(tmp_path, monkeypatch):
     benchmark = one_task(tasks.load("split-digits", scenario="class"))
     task = benchmark.tasks[0]
     corners = np.tile([2, 1, 6, 7], (len(task.test), 1))
     boxed = replace(benchmark, tasks=(replace(task, test=Examples(task.test.x, task.test.y, corners)),))
     network = nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval()
-    subject = Subject("small", network, boxed, 0.4)
-    monkeypatch.setattr(experiment, "network", lambda _: subject)
-    monkeypatch.setattr(experiment, "SETTINGS", experiment.Settings(images=8, budget=8, background=5, tolerance=1))
-    text = experiment.run(Place(None, tmp_path, tmp_path, lambda *_: None))
-    x, y = subject.samples(8)
-    found = measure_boxes(network, x, y, corners[:8], background=subject.background(5), tolerance=1, budget=8)
-    assert "chance is the part of the image it covers, 0.750" in text  # 6 x 8 of 64 pixels
-    assert "chance 0.375" in text  # 4 x 6
+    model = TrainedModel("small", network, boxed, 0.4)
+    monkeypatch.setattr(experiment, "network", lambda _: model)
+    monkeypatch.setattr(experiment, "SETTINGS", experiment.Settings(images=8, samples=8, background=5, tolerance=1))
+    text = experiment.run(Workspace(None, tmp_path, tmp_path, lambda *_: None))
+    x, y = model.examples(8)
+    found = measure_boxes(network, x, y, corners[:8], background=model.background(5), tolerance=1, samples=8)
+    assert "chance is the box's share of the image, 0.750" in text  # 6 x 8 of 64 pixels
+    assert "chance is 0.375" in text  # 4 x 6
     assert f"| Grad | {found['grad'].hits.mean:.3f} ±" in text
     best = max((e for e in found.explainers if e.method not in ("constant", "random")), key=lambda e: e.share.mean)
-    assert f"most of its attribution in the box: {SHORT[best.method]}." in text
+    assert f"largest share in the box: {SHORT[best.method]}." in text
     assert (tmp_path / "bias-boxes.png").exists()
-    monkeypatch.setattr(experiment, "network", lambda _: Subject("small", network, benchmark, 0.4))
+    monkeypatch.setattr(experiment, "network", lambda _: TrainedModel("small", network, benchmark, 0.4))
     with pytest.raises(InputError, match="no boxes"):
-        experiment.run(Place(None, tmp_path, tmp_path, lambda *_: None))
+        experiment.run(Workspace(None, tmp_path, tmp_path, lambda *_: None))
 
 
-def test_dots_stand_at_the_means():
+def test_dots_are_drawn_at_the_means():
     figure = figures.chance_dots(
         ["a", "b"], {"m": [Interval(0.5, 0.4, 0.6, 9, "t"), Interval(0.2, 0.1, 0.3, 9, "t")]}, [0.3]
     )

@@ -1,4 +1,4 @@
-"""Infidelity, sensitivity and sparsity: by hand, against captum, on a linear network, and on the page."""
+"""Infidelity, sensitivity and sparsity: hand-worked values, captum, a linear network, and the section of the page."""
 
 from typing import Any
 
@@ -31,14 +31,14 @@ def images(count=4, seed=1):
     return torch.randn(count, 3, 6, 6, generator=torch.Generator().manual_seed(seed))
 
 
-def test_sparsity_by_hand():
+def test_gini_hand_worked():
     # (-3 * 1 - 1 * 2 + 1 * 3 + 3 * 4) / (4 * 10), signs and order do not matter.
     assert bias_metrics.gini([[3, -1, 4, 2]]) == pytest.approx([0.25])
     assert bias_metrics.gini([[2, 2, 2, -2], [0, 0, 5, 0]]) == pytest.approx([0, 3 / 4])
     assert np.isnan(bias_metrics.gini([[0.0, 0.0]])).all()
 
 
-def test_sensitivity_by_hand():
+def test_max_sensitivity_hand_worked():
     maps, moved = [[3.0, 4.0], [0.0, 0.0]], [[[3.0, 5.0], [1, 1]], [[0.0, 0.0], [0, 0]]]
     found = bias_metrics.max_sensitivity(maps, moved)
     assert found[0] == pytest.approx(5 / 5)
@@ -47,7 +47,7 @@ def test_sensitivity_by_hand():
         bias_metrics.max_sensitivity(maps, [[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]])
 
 
-def test_infidelity_by_hand():
+def test_infidelity_hand_worked():
     drops = [[1.0, 2.0, -1.0]] * 4
     predicted = [[2.0, 4.0, -2.0], [2.0, -1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     # in proportion; at a right angle; silent; the first drop of three, 1 of 1 + 4 + 1
@@ -57,7 +57,7 @@ def test_infidelity_by_hand():
         bias_metrics.infidelity([[1.0]], [[1.0, 2.0]])
 
 
-def test_infidelity_is_captums_when_scaled():
+def test_infidelity_equals_captums_times_the_drops_mean_square():
     network = nets.build("small-conv", input_shape=(3, 8, 8), outputs=3, width=2).eval()
     x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     y, background = torch.tensor([0, 2]), torch.randn(5, 3, 8, 8, generator=torch.Generator().manual_seed(1))
@@ -69,7 +69,7 @@ def test_infidelity_is_captums_when_scaled():
     masks = torch.from_numpy(removed.reshape(40, 1, 8, 8)).float()
 
     def perturb(inputs):
-        """Remove each square in turn from every sample, as captum repeats them."""
+        """Remove each square in turn from every example, in captum's order of repetition."""
         mask = masks.repeat(len(inputs) // 40, 1, 1, 1).expand_as(inputs)
         return mask, torch.where(mask > 0, background.mean(0).expand_as(inputs), inputs)
 
@@ -78,7 +78,7 @@ def test_infidelity_is_captums_when_scaled():
     assert ours == pytest.approx(theirs.numpy(), rel=1e-4)
 
 
-def test_sensitivity_is_captums():
+def test_max_sensitivity_equals_captums():
     network = nets.build("small-conv", input_shape=(3, 8, 8), outputs=3, width=2).eval()
     x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     noise = torch.rand(5, *x.shape, generator=torch.Generator().manual_seed(3)) - 0.5
@@ -98,7 +98,7 @@ def test_sensitivity_is_captums():
     assert ours == pytest.approx(theirs.detach().numpy(), rel=1e-5)
 
 
-def test_on_a_linear_network_removal_is_predicted_and_gradients_never_move():
+def test_a_linear_network_has_zero_infidelity_and_zero_sensitivity():
     network, x = linear_network(), images()
     background = torch.zeros(2, 3, 6, 6)
     found = measure_perspectives(
@@ -117,7 +117,7 @@ def test_on_a_linear_network_removal_is_predicted_and_gradients_never_move():
         found["lime"]
 
 
-def test_squares_are_squares():
+def test_random_squares_are_square_and_small():
     masks = random_squares(200, (9, 12), np.random.default_rng(0)).reshape(200, 9, 12)
     for mask in masks:
         rows, columns = mask.any(1).sum(), mask.any(0).sum()
@@ -127,7 +127,7 @@ def test_squares_are_squares():
     assert len({int(mask.sum()) for mask in masks}) == 3
 
 
-def test_the_section_ranks_the_explainers_from_each_side(tmp_path, monkeypatch):
+def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch):
     model = TrainedModel(
         "small",
         nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval(),
@@ -156,7 +156,7 @@ def test_the_section_ranks_the_explainers_from_each_side(tmp_path, monkeypatch):
         methods=methods,
         removals=40,
         perturbations=2,
-        budget=10,
+        samples=10,
     )
     row = next(line for line in text.splitlines() if line.startswith("| GI |"))
     assert f"{bias['gradient_x_input'].overall.mean:.4f}" in row
@@ -174,7 +174,7 @@ def test_the_section_ranks_the_explainers_from_each_side(tmp_path, monkeypatch):
     assert f"{names[methods.index(sparsest)]} by sparsity" in text
 
 
-def test_rank_lines_put_the_lowest_on_top():
+def test_rank_lines_draw_the_lowest_value_as_rank_1():
     figure = figures.rank_lines(["a", "b", "c"], {"one": [3.0, 1.0, 2.0], "two": [1.0, float("nan"), 0.5]})
     lines = {line.get_label(): np.asarray(line.get_ydata(), dtype=float) for line in figure.axes[0].lines}
     assert lines["a"].tolist() == [3, 2]

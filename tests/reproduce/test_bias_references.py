@@ -1,4 +1,4 @@
-"""DeepSHAP and the Gaussian assumption: measures by hand, and the two experiments end to end."""
+"""DeepSHAP as a reference and the Gaussian assumption: their measures, and both experiments end to end."""
 
 import numpy as np
 import pytest
@@ -37,10 +37,10 @@ def test_regions_are_squares_that_do_not_overlap():
         assert np.ptp(rows) == np.ptp(columns) == 4
 
 
-def test_a_true_yardstick_finds_no_bias_and_a_false_one_does():
+def test_exact_values_have_no_bias_against_a_correct_reference_only():
     exact = np.random.default_rng(1).normal(size=(20, 14))
-    assert deepshap.yardstick_bias(exact, 3 * exact).mean == pytest.approx(np.zeros((5, 1)), abs=1e-12)
-    assert deepshap.yardstick_bias(exact, np.abs(exact)).mean[-1, 0] > 0.05
+    assert deepshap.reference_bias(exact, 3 * exact).mean == pytest.approx(np.zeros((5, 1)), abs=1e-12)
+    assert deepshap.reference_bias(exact, np.abs(exact)).mean[-1, 0] > 0.05
 
 
 def small_table(tmp_path):
@@ -54,15 +54,15 @@ def small_table(tmp_path):
     return Workspace(tmp_path, tmp_path / "out", tmp_path / "pictures", lambda *_: None)
 
 
-def test_columns_of_words_play_as_one(tmp_path):
+def test_a_categorical_column_is_one_player(tmp_path):
     model, players = tabular.load_tabular_model(small_table(tmp_path), Training(epochs=1, batch_size=16))
     assert players.count == 3
     assert players.labels.tolist() == [0, 1, 1, 1, 2]
     assert model.benchmark.outputs == 2
 
 
-def test_tables_that_are_not_there(tmp_path):
-    with pytest.raises(InputError, match="neither TV_News"):
+def test_missing_tables_are_named(tmp_path):
+    with pytest.raises(InputError, match="expected TV_News"):
         tabular.load_tabular_model(workspace_at(tmp_path))
 
 

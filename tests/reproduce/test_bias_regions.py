@@ -1,4 +1,4 @@
-"""Masking, planted regions and patterns: what a region is worth, by hand, on exact games and end to end."""
+"""Masking in order, planted patches and patterns: hand-worked values, exact games, and the experiments end to end."""
 
 import math
 
@@ -12,11 +12,11 @@ from perdure.base.errors import InputError
 from perdure.learners import Training
 from perdure.reproduce.bias import metrics as bias_metrics
 from perdure.reproduce.bias import planted_data as planted
-from perdure.reproduce.bias.example_set import look_at, rows_looked_at
+from perdure.reproduce.bias.example_set import select_examples, selected_rows
 from perdure.reproduce.bias.experiment import run_experiment
 from perdure.reproduce.bias.experiments import irrelevant_region, masking, planted_pattern
-from perdure.reproduce.bias.networks import trained
-from tests.helpers.bias_network import pictures_benchmark, place_at, tiny_subject
+from perdure.reproduce.bias.trained_models import train_or_load
+from tests.helpers.bias_network import pictures_benchmark, tiny_model, workspace_at
 
 
 def game(coalitions):
@@ -25,13 +25,13 @@ def game(coalitions):
     return c @ [1.0, 2.0, 3.0] + 4 * c[:, 0] * c[:, 1] + 12 * c.prod(axis=1)
 
 
-def test_masking_gives_an_interaction_to_whom_is_masked_first():
+def test_an_interaction_is_attributed_to_the_player_masked_first():
     solved = explain.exact_shapley(game, 3)
     found = explain.masked_in_order(solved, [1, 0, 2])
     # The second goes first and takes both interactions whole; the first and the third are left with what they are alone.
     assert found.drops == pytest.approx([1, 2 + 4 + 12, 3])
-    assert found.given == pytest.approx(found.drops)
-    assert found.alone == pytest.approx([1, 2, 3])
+    assert found.dividend_sums == pytest.approx(found.drops)
+    assert found.single_dividends == pytest.approx([1, 2, 3])
     assert found.shapley == pytest.approx([1 + 2 + 4, 2 + 2 + 4, 3 + 4])
     assert found.displaced == pytest.approx((6 + 10 + 4) / (7 + 8 + 7))
 
@@ -45,8 +45,8 @@ def test_remark_1_on_random_games(seed, players):
     order = rng.permutation(players).tolist()
     found = explain.masked_in_order(solved, order)
     assert found.mismatch < 1e-9
-    for place, player in enumerate(order):
-        earlier = set(order[:place])
+    for index, player in enumerate(order):
+        earlier = set(order[:index])
         by_sets = sum(
             value for members, value in solved.dividends.items() if player in members and not members & earlier
         )
@@ -54,7 +54,7 @@ def test_remark_1_on_random_games(seed, players):
     assert found.drops.sum() == pytest.approx(outputs[-1] - outputs[0])
 
 
-def test_masking_refuses_orders_that_are_none():
+def test_masking_refuses_an_order_with_repeated_players():
     with pytest.raises(InputError, match="order: expected each of the players 0 to 2 once"):
         explain.masked_in_order(explain.exact_shapley(game, 3), [0, 1, 1])
 
@@ -62,11 +62,11 @@ def test_masking_refuses_orders_that_are_none():
 def test_additive_games_are_not_displaced():
     solved = explain.exact_shapley(lambda rows: rows @ np.array([1.0, -2.0, 3.0]), 3)
     found = masking.displacement([solved], np.array([[3.0, 1.0, 2.0]]))
-    assert found.first_to_last == pytest.approx([0], abs=1e-12)
+    assert found.descending == pytest.approx([0], abs=1e-12)
     assert masking.remark_mismatch(3, 5, 0) < 1e-12
     steep = masking.displacement([explain.exact_shapley(game, 3)], np.array([[2.0, 3.0, 1.0]]))
-    assert steep.first_to_last == pytest.approx([20 / 22])
-    assert steep.last_to_first == pytest.approx([(2 + 6 + 8) / 22])
+    assert steep.descending == pytest.approx([20 / 22])
+    assert steep.ascending == pytest.approx([(2 + 6 + 8) / 22])
 
 
 def test_relative_attribution_hand_worked():
@@ -92,7 +92,7 @@ def test_share_inside_and_its_correction_for_noise():
     plain = bias_metrics.share_inside(parts.mean(axis=0), region).mean()
     assert plain < 0.75
     assert bias_metrics.share_inside(parts.mean(axis=0), region, parts).mean() == pytest.approx(1, abs=0.03)
-    with pytest.raises(InputError, match="inside: its shape"):
+    with pytest.raises(InputError, match="inside: expected the shape of values"):
         bias_metrics.share_inside(values, [[True]])
     with pytest.raises(InputError, match="parts: expected two"):
         bias_metrics.share_inside(values, inside, np.ones((3, 1, 3)))
@@ -111,7 +111,7 @@ def test_region_distributions_know_a_gaussian_and_equal_spread():
     assert bad.excess_kurtosis.min() > 1
     assert max(bad.levene_p, bad.friedman_p) < 1e-6
     assert bad.variance == pytest.approx(heavy.reshape(3, -1).var(axis=1, ddof=1))
-    with pytest.raises(InputError, match="at least 3 of each"):
+    with pytest.raises(InputError, match="at least 3 regions and 3 examples, got 2 and 5"):
         bias_metrics.region_distributions(np.ones((2, 5, 5)))
     with pytest.raises(InputError, match="region 0 is constant"):
         bias_metrics.region_distributions(np.ones((3, 5, 5)))
@@ -145,31 +145,31 @@ def test_the_pattern_decides_the_class():
     assert len(np.unique(patches[0])) > 1
 
 
-def test_planting_refuses():
-    two = pictures_benchmark(10, classes=1)
-    with pytest.raises(InputError, match="found one class"):
-        planted.paste_other_class(two, 4, 0)
+def test_pasting_refuses_a_single_class():
+    one_class = pictures_benchmark(10, classes=1)
+    with pytest.raises(InputError, match="at least 2 classes"):
+        planted.paste_other_class(one_class, 4, 0)
 
 
 def test_masking_experiment(tmp_path, monkeypatch):
-    subject, place = tiny_subject(), place_at(tmp_path)
+    model, workspace = tiny_model(), workspace_at(tmp_path)
     small = masking.Settings(2, 20, (5, 20), (0.0, 0.5), 2, 2, 3, 4, ("gradient_x_input",))
     monkeypatch.setattr(masking, "SETTINGS", small)
-    monkeypatch.setattr(masking, "lenet", lambda _: subject)
-    run_experiment(masking.EXPERIMENT, place)
-    text = (place.out / "sections" / "bias-masking.md").read_text()
-    drops = look_at(place, subject, 2).marginals(20)
+    monkeypatch.setattr(masking, "lenet", lambda _: model)
+    run_experiment(masking.EXPERIMENT, workspace)
+    text = (workspace.out / "sections" / "bias-masking.md").read_text()
+    drops = select_examples(workspace, model, 2).marginals(20)
     medians = [float(np.median(metrics.context_instability(own).median)) for own in drops]
     assert f"| {np.mean(medians):.3g} [" in text
-    solved = look_at(place, subject, 2, 2).exact()
-    own = masking.displacement(solved, np.stack([one.values for one in solved])).first_to_last
+    solved = select_examples(workspace, model, 2, 2).exact()
+    own = masking.displacement(solved, np.stack([one.values for one in solved])).descending
     assert f"| by the Shapley values themselves | {own.mean():.2g} [" in text
     assert "So the remark holds" in text
-    assert (place.pictures / "bias-masking.png").stat().st_size > 5_000
+    assert (workspace.pictures / "bias-masking.png").stat().st_size > 5_000
 
 
 def test_planted_experiments(tmp_path, monkeypatch):
-    place = place_at(tmp_path)
+    workspace = workspace_at(tmp_path)
     short = Training(epochs=1, batch_size=8)
     small = irrelevant_region.Settings(4, 2, 2, short, "mlp5")
     for module, chosen in (
@@ -178,15 +178,15 @@ def test_planted_experiments(tmp_path, monkeypatch):
     ):
         monkeypatch.setattr(module, "SETTINGS", chosen)
         monkeypatch.setattr(module, "cifar10", lambda _: pictures_benchmark(40))
-        run_experiment(module.EXPERIMENT, place)
-        assert (place.pictures / f"{module.EXPERIMENT.name}.png").stat().st_size > 2_000
-    text = (place.out / "sections" / "bias-irrelevant-region.md").read_text()
+        run_experiment(module.EXPERIMENT, workspace)
+        assert (workspace.pictures / f"{module.EXPERIMENT.name}.png").stat().st_size > 2_000
+    text = (workspace.out / "sections" / "bias-irrelevant-region.md").read_text()
     made = planted.paste_other_class(pictures_benchmark(40), 2, 0)
-    subject = trained(place, "mlp5", made.benchmark, short, label="lenet-pasted")
-    values = np.stack([one.values for one in look_at(place, subject, 4, 2).exact()])
-    regions = made.corners[rows_looked_at(subject, 4)] // 4 @ [2, 1]
+    model = train_or_load(workspace, "mlp5", made.benchmark, short, label="lenet-pasted")
+    values = np.stack([one.values for one in select_examples(workspace, model, 4, 2).exact()])
+    regions = made.corners[selected_rows(model, 4)] // 4 @ [2, 1]
     assert f"| ours | {bias_metrics.relative_attribution(values, regions).mean():.3g} [" in text
     assert "| paper | 1.0336 |" in text
-    pattern = (place.out / "sections" / "bias-planted-pattern.md").read_text()
+    pattern = (workspace.out / "sections" / "bias-planted-pattern.md").read_text()
     assert "| paper | 0.898 |" in pattern
-    assert "The pattern covers 25.0 % of a picture" in pattern
+    assert "The pattern covers 25.0 % of an image" in pattern

@@ -1,4 +1,4 @@
-"""Removing what explainers rank highest: by hand, on a linear network, retraining, and on the page."""
+"""Removal of the highest-ranked pixels: hand-worked values, a linear network, retraining, and the section of the page."""
 
 import numpy as np
 import pytest
@@ -9,14 +9,14 @@ from perdure import explain, figures, nets, tasks
 from perdure.base.errors import InputError
 from perdure.learners import Training
 from perdure.reproduce.bias import metrics as bias_metrics
-from perdure.reproduce.bias.experiment import Place
+from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import removal
-from perdure.reproduce.bias.measures.removal import measure_removal, without_top
-from perdure.reproduce.bias.networks import Subject, one_task
+from perdure.reproduce.bias.measures.removal import measure_removal, replace_top
 from perdure.reproduce.bias.table_text import SHORT
+from perdure.reproduce.bias.trained_models import TrainedModel, one_task
 
 
-def test_the_highest_go_first_and_ties_by_position():
+def test_top_players_are_the_highest_with_ties_by_position():
     maps = [[1.0, 5.0, 3.0, 5.0], [0.0, 0.0, 0.0, -1.0]]
     assert bias_metrics.top_players(maps, 0.25).tolist() == [[False, True, False, False], [True, False, False, False]]
     assert bias_metrics.top_players(maps, 0.5).sum(axis=1).tolist() == [2, 2]
@@ -27,19 +27,19 @@ def test_the_highest_go_first_and_ties_by_position():
         bias_metrics.top_players(maps, 1.5)
 
 
-def test_area_by_hand():
+def test_area_under_hand_worked_curves():
     assert bias_metrics.area_under([[1.0, 0.5, 0.0], [1.0, 0.0, 0.0]]) == pytest.approx([0.5, 0.25])
     with pytest.raises(InputError, match="at least 2"):
         bias_metrics.area_under([[1.0]])
 
 
-def test_removed_pixels_take_the_other_picture_in_all_channels():
+def test_removed_pixels_are_replaced_in_all_channels():
     x, empty = torch.ones(1, 3, 2, 2), torch.zeros(1, 3, 2, 2)
-    found = without_top(x, np.array([[0.0, 4.0, 3.0, 0.0]]), 0.5, empty)
+    found = replace_top(x, np.array([[0.0, 4.0, 3.0, 0.0]]), 0.5, empty)
     assert found[0].tolist() == [[[1, 0], [0, 1]]] * 3
 
 
-def test_curves_start_and_end_at_the_whole_and_the_empty_picture():
+def test_curves_start_and_end_at_the_full_and_the_empty_image():
     layer = nn.Linear(3 * 4 * 4, 2)
     layer.weight.data.copy_(torch.randn(2, 48, generator=torch.Generator().manual_seed(0)))
     network = nn.Sequential(nn.Flatten(), layer).eval()
@@ -71,7 +71,7 @@ def digits():
     return one_task(tasks.load("split-digits", scenario="class", per_class=20))
 
 
-def test_removed_benchmark_has_the_mean_where_it_was_marked():
+def test_marked_pixels_of_the_benchmark_are_set_to_the_mean():
     benchmark = digits()
     task = benchmark.tasks[0]
     train = np.zeros((len(task.train), 64), dtype=bool)
@@ -88,73 +88,73 @@ def test_removed_benchmark_has_the_mean_where_it_was_marked():
     assert changed.train.x.dtype == np.uint8
 
 
-def test_the_section_tells_areas_and_accuracies_after_retraining(tmp_path, monkeypatch):
+def test_the_section_shows_areas_and_accuracies_after_retraining(tmp_path, monkeypatch):
     benchmark = digits()
     network = nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval()
-    subject = Subject("small", network, benchmark, 0.5)
+    model = TrainedModel("small", network, benchmark, 0.5)
     small = removal.Settings(
-        images=4, steps=4, budget=8, background=5, training=Training(epochs=1, batch_size=32, lr=0.01, momentum=0.9)
+        images=4, steps=4, samples=8, background=5, training=Training(epochs=1, batch_size=32, lr=0.01, momentum=0.9)
     )
     monkeypatch.setattr(removal, "SETTINGS", small)
-    monkeypatch.setattr(removal, "lenet", lambda _: subject)
+    monkeypatch.setattr(removal, "lenet", lambda _: model)
     monkeypatch.setattr(removal, "small_cifar10", lambda _: benchmark)
     made = []
 
-    def tiny(place, network, changed, training, *, seed, label):
-        """Instead of training: an accuracy that says how much of the test images is left."""
+    def tiny(workspace, network, changed, training, *, seed, label):
+        """Stand in for training: the accuracy is half the share of test pixels that remain."""
         mean = round(float(benchmark.tasks[0].train.x.mean()))
         kept = float((changed.tasks[0].test.x != mean).mean())
         made.append(label)
-        return Subject(label, subject.network, changed, kept / 2)
+        return TrainedModel(label, model.network, changed, kept / 2)
 
-    monkeypatch.setattr(removal, "trained", tiny)
-    text = removal.run(Place(None, tmp_path, tmp_path, lambda *_: None))
+    monkeypatch.setattr(removal, "train_or_load", tiny)
+    text = removal.run(Workspace(None, tmp_path, tmp_path, lambda *_: None))
     assert made[0] == "roar"
     assert set(made[1:]) == {f"roar-{name}-{share}" for name in small.retrained for share in (25, 50, 75)}
     row = next(line for line in text.splitlines() if line.startswith("| random | ") and line.count("|") == 5)
     after = [float(cell) for cell in row.split("|")[2:5]]
     assert after[0] > after[1] > after[2]
-    assert "Accuracy with Grad-CAM's pixels gone minus that with guided backprop's: 25 %:" in text
-    x, y = subject.samples(4)
-    found = measure_removal(network, x, y, background=subject.background(5), steps=4, budget=8)
+    assert "Accuracy without Grad-CAM's pixels minus accuracy without guided backprop's: 25 %:" in text
+    x, y = model.examples(4)
+    found = measure_removal(network, x, y, background=model.background(5), steps=4, samples=8)
     assert f"| IG | {found['integrated_gradients'].deletion_area.mean:.3f} ±" in text
     first = min(
         (entry for entry in found.explainers if entry.method not in ("constant", "random")),
         key=lambda entry: entry.deletion_area.mean,
     )
-    assert f"Deletion falls fastest with {SHORT[first.method]}," in text
+    assert f"falls fastest under deletion with {SHORT[first.method]} and" in text
     for name in ("bias-removal", "bias-removal-curves", "bias-removal-roar"):
         assert (tmp_path / f"{name}.png").exists()
 
 
-def test_a_removal_that_makes_the_task_easier_is_called_a_leak():
-    again = removal.Retraining(
+def test_a_removal_that_increases_accuracy_is_reported_as_leakage():
+    retraining = removal.Retraining(
         np.array([0.5]),
         {"grad": np.array([[0.52], [0.4], [0.3]]), "random": np.array([[0.4], [0.3], [0.2]])},
         (0.25, 0.5, 0.75),
         5,
         1000,
     )
-    # A difference of two shares of 1000 has a standard error of .022.
-    assert removal._leak(again) == "No removal makes the task easier than whole images by more than its error."
-    again.without["grad"][1] = 0.6
-    assert "With the pixels of Grad gone" in removal._leak(again)
+    # The difference of two shares of 1000 has a standard error of .022.
+    assert removal._leakage(retraining) == "No removal increases accuracy significantly."
+    retraining.removed["grad"][1] = 0.6
+    assert "Without the pixels of Grad, accuracy is significantly higher" in removal._leakage(retraining)
 
 
-def test_maps_for_retraining_are_of_the_class_the_network_decides_for():
-    subject = Subject(
+def test_maps_for_retraining_explain_the_predicted_class():
+    model = TrainedModel(
         "small", nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval(), digits(), 0.5
     )
-    found = removal._all_maps(subject, "gradient_x_input", train=False)
-    test = subject.benchmark.tasks[0].test
-    x, _ = subject.samples(len(test))
+    found = removal._all_maps(model, "gradient_x_input", train=False)
+    test = model.benchmark.tasks[0].test
+    x, _ = model.examples(len(test))
     with torch.no_grad():
-        predicted = subject.network(x).argmax(1)
-    expected = explain.attribute(subject.network, x, predicted, "gradient_x_input", reduce="pixels").flatten(1)
+        predicted = model.network(x).argmax(1)
+    expected = explain.attribute(model.network, x, predicted, "gradient_x_input", reduce="pixels").flatten(1)
     assert found == pytest.approx(expected.detach().double().numpy(), abs=1e-6)
 
 
-def test_lines_of_controls_are_grey():
+def test_lines_of_controls_are_gray():
     figure = figures.removal_lines([0, 0.5, 1], {"left": {"grad": [1, 0.5, 0], "random": [1, 0.7, 0]}}, ["random"])
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert np.asarray(lines["grad"].get_xdata()).tolist() == [0, 50, 100]
@@ -162,7 +162,7 @@ def test_lines_of_controls_are_grey():
     assert lines["grad"].get_color() != "#777777"
 
 
-def test_pictures_keep_their_colours():
+def test_removal_pictures_are_drawn_without_rescaling():
     picture = np.full((3, 2, 2), 51.0)
     figure = figures.removal_pictures({"grad": [picture, picture + 51]}, ["image", "25 % removed"])
     shown = [np.asarray(panel.images[0].get_array()) for panel in figure.axes]

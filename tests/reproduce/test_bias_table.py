@@ -1,4 +1,4 @@
-"""The bias paper's tables beside ours: its numbers, the agreement of orders, values that are kept, and the page's part."""
+"""The bias table: the paper's numbers, rank agreement with it, cached Shapley values, and the section of the page."""
 
 import math
 import re
@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from perdure.audits.bias.shapley_store import StoredShapley
 
 from perdure import explain, metrics, nets, tasks
 from perdure.audits.bias.results import BiasResult
-from perdure.audits.bias.shapley_store import StoredShapley
 from perdure.base.errors import InputError
 from perdure.reproduce.bias import tabular_model as tabular
 from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import table
 from perdure.reproduce.bias.published_tables import METHODS, PublishedTable, published_table, published_tables
-from perdure.reproduce.bias.table_text import lookalikes
+from perdure.reproduce.bias.table_text import nearest_columns
 from perdure.reproduce.bias.trained_models import TrainedModel, one_task
 from perdure.tasks import Benchmark, Examples, Task
 
@@ -29,52 +29,52 @@ def small_model(workspace: Workspace | None = None) -> TrainedModel:
     return TrainedModel("small", network, benchmark, 0.5)
 
 
-def test_the_papers_numbers():
+def test_published_tables_hold_the_papers_numbers():
     tables = published_tables()
-    assert sorted(one.number for one in tables.values()) == list(range(3, 13))
+    assert sorted(published.number for published in tables.values()) == list(range(3, 13))
     assert tables["lenet"].at("lrp", "top", 0.3) == 0.01798
     assert tables["resnet20"].at("gradcam", "bottom", 0.1) == 0.02858
     assert tables["vgg19"].at("integrated_gradients", "bottom", 0.9) == 0.00101
-    # Residual networks were not explained by LRP; every other cell is there.
-    for name, one in tables.items():
-        assert len(one.bias) == 10
+    # The paper has no LRP for residual networks; every other cell is printed.
+    for name, published in tables.items():
+        assert len(published.bias) == 10
         expected = [method for method in METHODS if method != "lrp" or "resnet" not in name]
-        assert all(list(row) == expected for row in one.bias.values())
+        assert all(list(row) == expected for row in published.bias.values())
     assert math.isnan(tables["resnet20"].at("lrp", "top", 0.1))
-    with pytest.raises(InputError, match="no table of it"):
+    with pytest.raises(InputError, match="no table for it"):
         published_table("lenett")
 
 
-def test_the_last_cell_of_table_3_is_read_with_its_missing_zero():
+def test_the_misprint_in_table_3_is_corrected():
     row = published_table("lenet").bias["bottom", 0.9]
     assert row["integrated_gradients"] == 0.00716
     assert row["integrated_gradients"] < 2 * row["lrp"]
 
 
-def test_kept_shapley_values_are_those_of_one_call_and_are_not_sampled_again(tmp_path, monkeypatch):
+def test_stored_shapley_values_equal_a_direct_call_and_are_not_sampled_again(tmp_path, monkeypatch):
     model = small_model()
     x, y = model.examples(3)
-    asked: dict[str, Any] = {"background": model.background(5), "samples": 20, "seed": 3}
-    kept = StoredShapley(tmp_path)
-    first = cached_arrays(model.network, x, y, **asked)
-    whole = explain.shapley_table(model.network, x, y, **asked)
+    options: dict[str, Any] = {"background": model.background(5), "samples": 20, "seed": 3}
+    store = StoredShapley(tmp_path)
+    first = store(model.network, x, y, **options)
+    direct = explain.shapley_table(model.network, x, y, **options)
     for name in ("values", "stderr", "parts"):
-        assert getattr(first, name) == pytest.approx(getattr(whole, name), abs=1e-6)
-    assert first.evaluations == whole.evaluations
-    told = []
+        assert getattr(first, name) == pytest.approx(getattr(direct, name), abs=1e-6)
+    assert first.evaluations == direct.evaluations
+    reported = []
     monkeypatch.setattr(explain, "shapley_table", None)
-    again = cached_arrays(model.network, x, y, progress=lambda done, total: told.append((done, total)), **asked)
-    assert again.parts == pytest.approx(first.parts, abs=0)
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    second = store(model.network, x, y, progress=lambda done, total: reported.append((done, total)), **options)
+    assert second.parts == pytest.approx(first.parts, abs=0)
+    assert reported == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("change", ["weights", "sample", "target", "background", "samples", "seed"])
-def test_whatever_decides_the_values_makes_them_anew(tmp_path, monkeypatch, change):
+def test_changed_inputs_cause_new_sampling(tmp_path, monkeypatch, change):
     model = small_model()
     x, y = model.examples(1)
-    asked: dict[str, Any] = {"background": model.background(5), "samples": 20, "seed": 3}
-    kept = StoredShapley(tmp_path)
-    cached_arrays(model.network, x, y, **asked)
+    options: dict[str, Any] = {"background": model.background(5), "samples": 20, "seed": 3}
+    store = StoredShapley(tmp_path)
+    store(model.network, x, y, **options)
     if change == "weights":
         with torch.no_grad():
             next(model.network.parameters())[0] += 0.1
@@ -83,13 +83,13 @@ def test_whatever_decides_the_values_makes_them_anew(tmp_path, monkeypatch, chan
     elif change == "target":
         y = (y + 1) % 10
     else:
-        asked[change] = asked["background"] + 1 if change == "background" else asked[change] * 2
-    monkeypatch.setattr(explain, "shapley_table", lambda *_, **__: pytest.fail("sampled anew"))
-    with pytest.raises(pytest.fail.Exception, match="sampled anew"):
-        cached_arrays(model.network, x, y, **asked)
+        options[change] = options["background"] + 1 if change == "background" else options[change] * 2
+    monkeypatch.setattr(explain, "shapley_table", lambda *_, **__: pytest.fail("sampled again"))
+    with pytest.raises(pytest.fail.Exception, match="sampled again"):
+        store(model.network, x, y, **options)
 
 
-def test_the_section_holds_our_numbers_the_papers_and_their_agreement(tmp_path):
+def test_the_section_shows_our_numbers_the_papers_and_their_rank_agreement(tmp_path):
     workspace = Workspace(None, tmp_path / "out", tmp_path / "pictures", lambda *_: None)
     study = table.Study("lenet", "Small, digits", small_model, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
     text = table.run(workspace, [study])
@@ -116,7 +116,7 @@ def test_the_section_holds_our_numbers_the_papers_and_their_agreement(tmp_path):
     assert (tmp_path / "pictures" / "bias-table-lenet.png").exists()
 
 
-def test_a_kept_bias_serves_the_same_network_only(tmp_path, monkeypatch):
+def test_a_stored_bias_is_used_only_for_the_same_network(tmp_path, monkeypatch):
     workspace = Workspace(None, tmp_path, tmp_path, lambda *_: None)
     study = table.Study("lenet", "Small, digits", small_model, 3, 20, methods=("grad", "lrp"))
     monkeypatch.setattr(table, "LENET", study)
@@ -136,7 +136,7 @@ def test_a_kept_bias_serves_the_same_network_only(tmp_path, monkeypatch):
     assert measured == [1]
 
 
-def test_columns_of_the_paper_find_the_map_they_look_like(tmp_path):
+def test_nearest_columns_finds_the_matching_map(tmp_path):
     workspace = Workspace(None, tmp_path / "out", tmp_path, lambda *_: None)
     study = table.Study("lenet", "Small, digits", small_model, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
     model, result = table.measure_study(study, workspace)
@@ -148,14 +148,14 @@ def test_columns_of_the_paper_find_the_map_they_look_like(tmp_path):
         for i, share in enumerate(result.shares)
         for j, side in enumerate(result.sides)
     }
-    text = lookalikes(result, PublishedTable(3, "lenet", "made up", bias), signed)
-    assert "Grad to Grad with its sign 1.00 and " in text
-    assert "LRP to constant 1.10 and " in text
+    text = nearest_columns(result, PublishedTable(3, "lenet", "synthetic", bias), signed)
+    assert "Grad: signed Grad 1.00 and " in text
+    assert "LRP: constant 1.10 and " in text
     assert " (our LRP " in text
     assert "GI" not in text
 
 
-def test_the_signed_gradient_keeps_the_sign_of_the_largest_channel(tmp_path):
+def test_the_signed_gradient_has_the_sign_of_the_largest_channel(tmp_path):
     layer = torch.nn.Linear(2 * 2 * 2, 2)
     network = torch.nn.Sequential(torch.nn.Flatten(), layer).eval()
     weight = torch.tensor([[1.0, -5.0, 2.0, 0.0, -3.0, 1.0, 2.5, 0.5]])
@@ -201,7 +201,7 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
     assert ("which agrees" if agrees else "which does not agree") in text
 
 
-def test_a_network_without_data_does_not_cost_the_others(tmp_path):
+def test_a_network_without_data_is_listed_and_the_others_run(tmp_path):
     workspace = Workspace(tmp_path, tmp_path / "out", tmp_path, lambda *_: None)
     good = table.Study("lenet", "Small, digits", small_model, 2, 20, methods=("grad", "lrp"))
     bad = replace(good, name="mlp5", title="Table", model=lambda workspace: tabular.load_tabular_model(workspace)[0])
@@ -213,7 +213,7 @@ def test_a_network_without_data_does_not_cost_the_others(tmp_path):
         table.run(workspace, [bad])
 
 
-def test_missing_data_are_named(tmp_path):
+def test_missing_data_name_the_option(tmp_path):
     for read in (tabular.table_benchmark, table.tiny_imagenet):
         with pytest.raises(InputError, match="--data-dir"):
             read(tmp_path)

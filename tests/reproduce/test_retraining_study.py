@@ -1,4 +1,4 @@
-"""The study of retraining, end to end on a tiny file: the page's numbers are the results', and its parts are kept."""
+"""The retraining study end to end on a tiny file: the page shows the results and preserves other sections."""
 
 import re
 from dataclasses import replace
@@ -6,41 +6,41 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perdure.audits.retraining.retrain import kept_maps
+from perdure.audits.retraining.retrain import stored_maps
 from perdure.learners import Training
 from perdure.reproduce.retraining import study as retraining
-from perdure.reproduce.retraining.study import DISTANCE, Subject
+from perdure.reproduce.retraining.study import DISTANCE, Study
 
 CLASSES, SIDE = 10, 20
 
 
 @pytest.fixture
 def study(tmp_path, monkeypatch):
-    """A file like the study's own and two small subjects that share their networks."""
+    """A data file in the study's format and two small studies that share their networks; return the folder."""
     rng = np.random.default_rng(0)
     y = np.arange(12 * CLASSES) % CLASSES
     x = rng.integers(0, 190, (len(y), SIDE, SIDE, 3), dtype=np.uint8)
-    for place, unit in enumerate(y):
-        x[place, 2 * unit : 2 * unit + 2] += 45
+    for row, label in enumerate(y):
+        x[row, 2 * label : 2 * label + 2] += 45
     np.savez(tmp_path / "cifar10-small.npz", x_train=x, y_train=y, x_test=x[:CLASSES], y_test=y[:CLASSES])
     methods = ("expected_gradients", "grad")
-    tiny = Subject("tiny", "Tiny", "mlp400", 16, Training(epochs=4, batch_size=8, lr=0.05), 6, methods, (0.3,))
+    tiny = Study("tiny", "Tiny", "mlp400", 16, Training(epochs=4, batch_size=8, lr=0.05), 6, methods, (0.3,))
     sweep = replace(tiny, name="tiny-sweep", title="Tiny, finer", methods=methods[:1], noise=(1.0,), per_fold=4)
-    # Fewer draws than the study's: the page and the result make the same ones.
+    # Fewer draws than in the study; the page and the result use the same draws.
     monkeypatch.setattr("perdure.metrics.retraining.RESAMPLES", 60)
     monkeypatch.setattr("perdure.metrics.retraining.PERMUTATIONS", 59)
-    monkeypatch.setattr(retraining, "SUBJECTS", {"tiny": tiny, "tiny-sweep": sweep})
+    monkeypatch.setattr(retraining, "STUDIES", {"tiny": tiny, "tiny-sweep": sweep})
     return tmp_path
 
 
 def cells(page, title, noise, method):
-    """The cells of the first row of a part that holds a noise level and a method."""
+    """Return the cells of the first row of a section with this noise level and method."""
     (part,) = [one for one in re.split(r"^(?=## )", page, flags=re.MULTILINE) if one.startswith(f"## {title}\n")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")]
     return next(row for row in rows if row[0] == noise and row[2] == f"`{method}`")
 
 
-def test_the_page_shows_the_results_and_keeps_its_other_parts(perdure, study):
+def test_the_page_shows_the_results_and_preserves_other_sections(perdure, study):
     run = ("reproduce", "retraining", "--data-dir", study, "--out", "kept", "--page", "pages/retraining.md")
     page_file = study / "pages/retraining.md"
     perdure(*run, "--only", "tiny")
@@ -50,54 +50,54 @@ def test_the_page_shows_the_results_and_keeps_its_other_parts(perdure, study):
     perdure(*run, "--only", "tiny-sweep")
     both = page_file.read_text()
     assert "Not run yet" not in both
-    assert first.split("## Tiny\n")[1].strip() in both  # the part that was not asked for stands as it was
+    assert first.split("## Tiny\n")[1].strip() in both  # the other section is unchanged
     assert both.index("## Tiny\n") < both.index("## Tiny, finer\n")
-    for subject, top_down in ((retraining.SUBJECTS["tiny"], False), (retraining.SUBJECTS["tiny-sweep"], True)):
-        result = retraining.run_subject(subject, study, study / "kept")
-        places = [*result.levels(), *(result.cascade()[1:] if top_down else [])]
-        for place in places:
+    for tiny_study, top_down in ((retraining.STUDIES["tiny"], False), (retraining.STUDIES["tiny-sweep"], True)):
+        result = retraining.run_study(tiny_study, study, study / "kept")
+        stages = [*result.levels(), *(result.cascade()[1:] if top_down else [])]
+        for stage in stages:
             for method in result.methods:
-                row = cells(both, subject.title, str(result.stages[place].noise), method)
-                scores = result.scores(method, DISTANCE, place)
-                assert row[1] == f"{np.mean(result.stages[place].accuracy):.3f}"
+                row = cells(both, tiny_study.title, str(result.stages[stage].noise), method)
+                scores = result.scores(method, DISTANCE, stage)
+                assert row[1] == f"{np.mean(result.stages[stage].accuracy):.3f}"
                 assert row[3] == f"{scores.mege.mean:.3f} [{scores.mege.low:.3f}, {scores.mege.high:.3f}]"
                 assert row[4].split()[0] == f"{scores.reco_rate.mean:.3f}"
                 assert row[5] == f"{scores.p_value:.3f}"
                 assert row[7] == f"{scores.plain.same} / {scores.plain.different}"
-    # Made again from what is kept, a part has the same numbers.
+    # A second run reads the stored results and gives the same numbers.
     perdure(*run, "--only", "tiny-sweep")
     assert page_file.read_text() == both
     for name in ("tiny.png", "tiny-classes.png", "tiny-sweep.png", "tiny-sweep-top-down.png"):
         assert (study / f"pages/retraining-{name}").stat().st_size > 1000
 
 
-def test_the_warnings_are_put_to_the_test_with_the_maps_themselves(study):
-    subject = retraining.SUBJECTS["tiny"]
-    result = retraining.run_subject(subject, study, study / "kept")
-    lines = retraining.section(subject, result, study).splitlines()
+def test_the_three_warnings_are_computed_from_the_stored_maps(study):
+    tiny_study = retraining.STUDIES["tiny"]
+    result = retraining.run_study(tiny_study, study, study / "kept")
+    lines = retraining.section(tiny_study, result, study).splitlines()
     rows = {
         line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines if "|" in line
     }
     scores = result.scores("expected_gradients", DISTANCE)
     whole = f"{scores.mege.mean:.3f} [{scores.mege.low:.3f}, {scores.mege.high:.3f}]"
-    # L2 does not know places: moving all maps alike changes nothing, cutting them does.
-    assert rows["as it is"][0] == rows["moved by half the image"][0] == whole
-    assert rows["middle quarter only"][0] != whole
-    maps = kept_maps(result, "expected_gradients", 1)
+    # L2 ignores positions: shifting all maps by the same offset changes nothing, cutting them does.
+    assert rows["unchanged"][0] == rows["shifted by half the image"][0] == whole
+    assert rows["central quarter only"][0] != whole
+    maps = stored_maps(result, "expected_gradients", 1)
     assert len(maps) == result.folds
     pairs = result.stages[0].pairs["expected_gradients"]
     own = (pairs.first == 1) & (pairs.second == 0)
     distance = np.sqrt(((maps[1] - maps[0]) ** 2).reshape(len(maps[0]), -1).sum(axis=1))
     assert pairs.distances["l2"][own] == pytest.approx(distance, rel=1e-4)
     text = "\n".join(lines)
-    assert "A map of ones has MeGe 1.000" in text
-    assert re.search(r"between look-alikes [\d.nan]+ \(\d+ pairs\); all others [\d.]+ \(\d+ pairs\)", text)
+    assert "A constant map has MeGe 1.000" in text
+    assert re.search(r"between similar classes [\d.nan]+ \(\d+ pairs\); all others [\d.]+ \(\d+ pairs\)", text)
 
 
-def test_a_page_of_something_else_is_not_lost(perdure, study):
+def test_a_page_with_other_content_is_not_overwritten(perdure, study):
     page = study / "README.md"
     run = ("reproduce", "retraining", "--data-dir", study, "--only", "tiny", "--page", page)
-    for text, found in (("# Ours\n", "its title"), (f"{retraining.TITLE}\n\n## Notes\nmine\n", "'## Notes'")):
+    for text, found in (("# Ours\n", "the title"), (f"{retraining.TITLE}\n\n## Notes\nmine\n", "'## Notes'")):
         page.write_text(text)
         assert found in perdure(*run, code=2).stderr
         assert page.read_text() == text

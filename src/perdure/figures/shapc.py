@@ -49,10 +49,10 @@ def attribution_strip(
                 f"{learner}: expected example {first.example + 1} of step {first.step + 1} as for the first learner, "
                 f"got example {stored.example + 1} of step {stored.step + 1}"
             )
-        show_image(panels[row, 0], stored.picture, learner)
+        show_image(panels[row, 0], stored.image, learner)
         limit = float(np.quantile(np.abs(np.stack(list(stored.maps.values()))), CLIP_QUANTILE)) or 1.0
         for column, step in enumerate(steps, start=1):
-            overlay(panels[row, column], stored.picture.mean(axis=0) / 255, stored.maps[step].astype(np.float64), limit)
+            overlay(panels[row, column], stored.image.mean(axis=0) / 255, stored.maps[step].astype(np.float64), limit)
             correct = stored.predicted[step] == stored.label
             panels[row, column].set_xlabel(
                 ("✓ " if correct else "✗ ") + _class_name(stored.predicted[step], class_names), fontsize=7

@@ -1,4 +1,4 @@
-"""The page and the tables. They compute nothing."""
+"""Views of an audit: the HTML report, tables and figures. All numbers come from the audit."""
 
 from perdure.report.exports import figures, tables, write_figures, write_tables
 from perdure.report.page import write_page

@@ -1,4 +1,4 @@
-"""What a reliability card is made of: questions, answers, numbers, and how numbers are put into words."""
+"""The content of a reliability card: answers to the five questions, and numbers formatted with their intervals."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ import math
 from dataclasses import dataclass
 
 from perdure.audits import Interval
-
-QUESTIONS = (
-    "What does it learn, keep and cost?",
-    "Does it keep deciding for the same reasons?",
-    "What is the algorithm's doing, and what the tasks'?",
-    "Can the attributions be believed?",
-    "Do explanations survive retraining?",
-)
+from perdure.report.questions import Question
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number as a card shows it: its name, its value and interval as words, and its place on a scale from 0 to 1."""
+    """A number on a card: name, formatted value and interval, and the positions of its bar from 0 to 1."""
 
     name: str
     value: str
@@ -30,9 +23,12 @@ class Number:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one question; ``missing`` says why there is none, ``command`` what gives it, if something does."""
+    """The answer to one question.
 
-    question: str
+    If there is none, ``missing`` gives the reason and ``command`` the command that computes it, if one exists.
+    """
+
+    question: Question
     sentences: tuple[str, ...] = ()
     headline: Number | None = None
     details: tuple[Number, ...] = ()
@@ -41,30 +37,30 @@ class Answer:
 
 
 def percent(value: float) -> str:
-    """Return a share of 1 as per cent with one digit."""
+    """Return a fraction as a percentage with one decimal."""
     return f"{100 * value:.1f} %"
 
 
-def margin(value: Interval, *, scale: float = 1.0, digits: int = 3, of: str = "run") -> str:
-    """Return the interval and the number of runs, or of what it is over, in words."""
-    runs = f"{value.n} {of}{'s' if value.n != 1 else ''}"
+def margin(value: Interval, *, scale: float = 1.0, digits: int = 3, unit: str = "run") -> str:
+    """Return the interval and the number of runs (or of another ``unit``) as text."""
+    count = f"{value.n} {unit}{'s' if value.n != 1 else ''}"
     if math.isnan(value.low):
-        return f"{runs}, no interval"
-    ends = f"{scale * value.low:.{digits}f} to {scale * value.high:.{digits}f}".replace("-", "−")
-    return f"{100 * value.level:.0f} % interval {ends}, {runs}"
+        return f"{count}, no interval"
+    bounds = f"{scale * value.low:.{digits}f} to {scale * value.high:.{digits}f}".replace("-", "−")
+    return f"{100 * value.level:.0f} % interval {bounds}, {count}"
 
 
-def small(name: str, value: Interval) -> Number:
-    """Return a detail: a number with three digits."""
-    return Number(name, f"{value.mean:.3f}", margin(value), *ends(value))
+def detail(name: str, value: Interval) -> Number:
+    """Return a number with three decimals for the list of details."""
+    return Number(name, f"{value.mean:.3f}", margin(value), *bar_positions(value))
 
 
-def ends(value: Interval) -> tuple[float, float, float]:
-    """Return low end, mean and high end on a scale from 0 to 1."""
+def bar_positions(value: Interval) -> tuple[float, float, float]:
+    """Return low end, mean and high end, clipped to [0, 1]."""
     return clipped(value.low, value.mean, value.high)
 
 
 def clipped(*values: float) -> tuple[float, float, float]:
-    """Return three values cut to 0 and 1."""
+    """Return three values clipped to [0, 1]."""
     low, mean, high = (min(1.0, max(0.0, value)) for value in values)
     return low, mean, high

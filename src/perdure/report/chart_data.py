@@ -1,4 +1,4 @@
-"""What the page's scripts draw from: the audit's own numbers as plain JSON values."""
+"""The data of the page's charts: the audit's numbers as JSON values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from perdure.audits import CRITERIA, MEASURES, WEIGHTS, Audit, LearnerAudit, ShapcResult
-from perdure.report.json_numbers import ends, number, numbers
+from perdure.report.json_values import interval_values, number, numbers
 from perdure.report.trust.chart_data import trust_data
 
 NAMED_WEIGHTS = ("W1", "W2", "W3")
@@ -14,10 +14,10 @@ MATRICES = ("calibrated", "shapc", "independent", "ceiling", "floor")
 
 
 def page_data(audit: Audit) -> dict[str, Any]:
-    """Return everything the charts, the sliders and the pickers need; NaN is null, steps and tasks are 1-based."""
-    whole = audit.to_json()
+    """Return the data of charts, sliders and menus; NaN becomes null, steps and tasks are 1-based."""
+    audit_json = audit.to_json()
     return {
-        "learners": [_learner(entry, place) for place, entry in enumerate(audit.learners)],
+        "learners": [_learner(entry, index) for index, entry in enumerate(audit.learners)],
         "criteria": list(CRITERIA),
         "measures": {
             name: {"label": measure.label, "meaning": measure.meaning, "higher": measure.higher_is_better}
@@ -26,14 +26,14 @@ def page_data(audit: Audit) -> dict[str, Any]:
         "weights": {**{name: dict(WEIGHTS[name]) for name in NAMED_WEIGHTS}, **audit.weights},
         "partial": audit.partial_scores,
         "first_places": audit.first_places,
-        "correlation": whole["correlation"],
-        "latent": whole["latent"],
-        "stability": [_stability(result) for result in audit.stability],
+        "correlation": audit_json["correlation"],
+        "clamp": audit_json["clamp"],
+        "shapc": [_shapc(result) for result in audit.shapc],
         "trust": trust_data(audit.trust),
     }
 
 
-def _stability(result: ShapcResult) -> dict[str, Any]:
+def _shapc(result: ShapcResult) -> dict[str, Any]:
     return {
         "learner": result.learner,
         "benchmark": result.benchmark,
@@ -41,24 +41,24 @@ def _stability(result: ShapcResult) -> dict[str, Any]:
         "tasks": list(result.tasks),
         "curriculum": [task + 1 for task in result.curriculum],
         "matrices": {name: [numbers(row) for row in result.matrices[name].tolist()] for name in MATRICES},
-        "outcomes": {name: [*ends(value), value.n] for name, value in result.outcomes.items()},
+        "outcomes": {name: [*interval_values(value), value.n] for name, value in result.outcomes.items()},
         "values": {str(tau + 1): [numbers(row) for row in rows.tolist()] for tau, rows in result.table.items()},
     }
 
 
-def _learner(entry: LearnerAudit, place: int) -> dict[str, Any]:
+def _learner(entry: LearnerAudit, index: int) -> dict[str, Any]:
     return {
         "name": entry.learner,
         "title": entry.title,
         "benchmark": entry.benchmark,
         "reference": entry.is_reference,
-        "slot": place,
+        "slot": index,
         "runs": list(entry.runs),
         "tasks": list(entry.tasks),
         "curriculum": [task + 1 for task in entry.curriculum],
         "table": [[number(value) for value in row] for row in entry.table.tolist()],
-        "progress": {name: [ends(value) for value in steps] for name, steps in entry.progress.items()},
-        "measures": {name: ends(value) for name, value in entry.measures.items()},
+        "progress": {name: [interval_values(value) for value in steps] for name, steps in entry.progress.items()},
+        "measures": {name: interval_values(value) for name, value in entry.measures.items()},
         "reasons": {name: value.reason for name, value in entry.measures.items() if math.isnan(value.mean)},
         "values": {name: numbers(values) for name, values in entry.run_values.items()},
     }

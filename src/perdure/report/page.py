@@ -1,4 +1,4 @@
-"""The page: one file that can be mailed, opened offline and printed."""
+"""The report of an audit as one self-contained HTML file that works offline and can be printed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 
 from perdure import __version__
-from perdure.audits import CRITERIA, MEASURES, Audit, RunProvenance, ViewedSample, viewed_samples
+from perdure.audits import CRITERIA, MEASURES, Audit, ExampleView, RunProvenance, example_views
 from perdure.base.files import write_atomically
 from perdure.report.answers import answers
 from perdure.report.chart_data import MATRICES, page_data
+from perdure.report.questions import CAUSES, PERFORMANCE, REASONS, RETRAINING, TRUST
 from perdure.report.shapc_tables import differences_table, reasons_table
-from perdure.report.tables import accuracy_table, measures_table, provenance_table, runs_table, shown
+from perdure.report.tables import accuracy_table, format_cell, measures_table, provenance_table, runs_table
 from perdure.report.trust.section import trust_context
 from perdure.report.viewer import viewer_data
 
-OPEN_CARDS = 6  # more than these would hide everything below them; the rest open with a click
-WIDEST_PRINTED = 15  # the breadth that a sheet of paper has room for
+OPEN_CARDS = 6  # cards that are open at first; more would push the charts too far down
+WIDEST_PRINTED = 15  # largest `Table.breadth` that fits the width of a printed page
 SCRIPTS = (
     "drawing",
     "panels",
@@ -37,42 +38,51 @@ SCRIPTS = (
 )
 SECTIONS = {
     "cards": "Answers",
-    "learning": "Learning",
+    "performance": PERFORMANCE.short,
     "score": "Cost and score",
-    "reasons": "Reasons",
-    "blame": "Algorithm or tasks",
-    "trust": "Trust",
+    "reasons": REASONS.short,
+    "causes": CAUSES.short,
+    "trust": TRUST.short,
+    "retraining": RETRAINING.short,
     "runs": "Runs",
     "missing": "Missing",
     "provenance": "Provenance",
 }
 
 
-def write_page(audit: Audit, path: Path, samples: Iterable[ViewedSample] | None = None) -> Path:
+def write_page(audit: Audit, path: Path, examples: Iterable[ExampleView] | None = None) -> Path:
     """Write the report of an audit as one HTML file and return its path.
 
-    ``samples`` fill the viewer; by default those whose maps the audit kept.
+    ``examples``: the test examples in the viewer, by default those whose maps the audit stored.
     """
     environment = Environment(
         loader=PackageLoader("perdure.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["shown"] = shown
+    environment.filters["format_cell"] = format_cell
     environment.policies["json.dumps_function"] = json.dumps
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":"), "ensure_ascii": False}
     page = environment.get_template("page.html.j2").render(
-        _context(audit, viewed_samples(audit) if samples is None else tuple(samples))
+        _context(audit, example_views(audit) if examples is None else tuple(examples))
     )
     write_atomically(path, page.encode())
     return path
 
 
-def _context(audit: Audit, samples: tuple[ViewedSample, ...]) -> dict[str, Any]:
+def _context(audit: Audit, examples: tuple[ExampleView, ...]) -> dict[str, Any]:
+    """Return the variables of the page's template."""
     data = page_data(audit)
     missing = audit.missing()
-    drawn = [name for name in MEASURES if any(name in entry.measures for entry in audit.learners)]
+    available = [name for name in MEASURES if any(name in entry.measures for entry in audit.learners)]
     return {
         "audit": audit,
         "version": __version__,
+        "questions": {
+            "performance": PERFORMANCE,
+            "reasons": REASONS,
+            "causes": CAUSES,
+            "trust": TRUST,
+            "retraining": RETRAINING,
+        },
         "measures": MEASURES,
         "criteria": CRITERIA,
         "weights": list(data["weights"]),
@@ -80,21 +90,21 @@ def _context(audit: Audit, samples: tuple[ViewedSample, ...]) -> dict[str, Any]:
         "summary": _summary(audit),
         "sections": [(id_, name) for id_, name in SECTIONS.items() if id_ != "missing" or missing or audit.left_out],
         "cards": sorted(
-            ((entry, place, answers(audit, entry)) for place, entry in enumerate(audit.learners)),
+            ((entry, index, answers(audit, entry)) for index, entry in enumerate(audit.learners)),
             key=lambda card: card[0].is_reference,
         ),
         "open_cards": OPEN_CARDS,
         "widest_printed": WIDEST_PRINTED,
-        "choices": [(name, MEASURES[name].label) for name in drawn],
+        "choices": [(name, MEASURES[name].label) for name in available],
         "compared": [measures_table(audit), runs_table(audit), accuracy_table(audit)],
         "missing": missing,
         "reasons": [reasons_table(audit), *([differences_table(audit)] if audit.differences else [])]
-        if audit.stability
+        if audit.shapc
         else [],
-        "seeds_choice": [(seed, seed) for seed in dict.fromkeys(str(result.seed) for result in audit.stability)],
+        "seeds_choice": [(seed, seed) for seed in dict.fromkeys(str(result.seed) for result in audit.shapc)],
         "quantities": [(name, name) for name in MATRICES],
         **trust_context(audit),
-        "viewer": viewer_data(samples),
+        "viewer": viewer_data(examples),
         "data": data,
         "style": _asset("style.css"),
         "script": "\n".join(_asset(f"scripts/{name}.js") for name in SCRIPTS),
@@ -109,26 +119,26 @@ def _asset(name: str) -> str:
 def _summary(audit: Audit) -> str:
     learners = len(audit.learners)
     runs = sum(len(entry.runs) for entry in audit.learners)
-    places = list(dict.fromkeys(entry.benchmark or "given matrices" for entry in audit.learners))
+    benchmarks = list(dict.fromkeys(entry.benchmark or "given matrices" for entry in audit.learners))
     tasks = sorted({len(entry.tasks) for entry in audit.learners})
     return (
-        f"{learners} learner{'s' if learners != 1 else ''} on {', '.join(places)}: "
+        f"{learners} learner{'s' if learners != 1 else ''} on {', '.join(benchmarks)}: "
         f"{' or '.join(map(str, tasks))} task{'s' if tasks != [1] else ''}, {runs} run{'s' if runs != 1 else ''}."
     )
 
 
 def _provenance(audit: Audit) -> dict[str, Any]:
-    """Return the commands (of each learner's last seed, which makes the others too), and the settings shared or not."""
+    """Return commands and settings of each learner's last seed; its command also creates the earlier seeds."""
     last: dict[tuple[str, str], RunProvenance] = {}
     for run in audit.provenance:
-        here = last.get((run.learner, run.benchmark))
-        if here is None or (run.seed or 0) >= (here.seed or 0):
+        latest = last.get((run.learner, run.benchmark))
+        if latest is None or (run.seed or 0) >= (latest.seed or 0):
             last[run.learner, run.benchmark] = run
     names = dict.fromkeys(name for run in last.values() for name in run.settings)
-    settings = {name: [_plain(run.settings.get(name, "")) for run in last.values()] for name in names}
+    settings = {name: [_setting_text(run.settings.get(name, "")) for run in last.values()] for name in names}
     return {
         "commands": [run.command for run in last.values() if run.command],
-        "own_loops": sorted({run.learner for run in last.values() if not run.command}),
+        "custom_loops": sorted({run.learner for run in last.values() if not run.command}),
         "settings_of": [run.learner for run in last.values()],
         "shared": {name: values[0] for name, values in settings.items() if len(set(values)) == 1},
         "differing": {name: values for name, values in settings.items() if len(set(values)) > 1},
@@ -136,5 +146,5 @@ def _provenance(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _plain(value: object) -> str:
+def _setting_text(value: object) -> str:
     return "none" if value in ([], ()) else str(value)

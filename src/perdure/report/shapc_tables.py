@@ -1,4 +1,4 @@
-"""The tables of the SHAPC part: each run with what it takes to read it, and the differences between learners."""
+"""The tables of SHAPC: each run with its references, and the differences between learners."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from perdure.report.tables import Cell, Table
 
 
 def reasons_table(audit: Audit) -> Table:
-    """SHAPC of every run; intervals are over samples."""
+    """Return SHAPC of every run; intervals are over examples."""
     header = (
         "learner",
         "seed",
         "SHAPC-Mean ↑",
         "SHAPC-Var ↓",
         "calibrated ↑",
-        "calibrated without noise",
+        "calibrated, noise-free limit",
         "still correct",
         "forgotten",
-        "retraining alone, calibrated",
-        "set aside",
-        "budget enough",
+        "retraining, calibrated",
+        "degenerate",
+        "enough samples",
     )
     rows: list[tuple[Cell, ...]] = [
         (
@@ -35,22 +35,24 @@ def reasons_table(audit: Audit) -> Table:
             result.degenerate,
             "yes" if result.budget_is_enough else "no",
         )
-        for result in audit.stability
+        for result in audit.shapc
     ]
-    return Table("reasons", "SHAPC of each run, intervals over samples", header, tuple(rows))
+    return Table("reasons", "SHAPC of each run, intervals over examples", header, tuple(rows))
 
 
 def differences_table(audit: Audit) -> Table:
-    """SHAPC-Mean of one learner minus another's, on the same samples and seeds."""
+    """Return the differences of SHAPC-Mean between pairs of learners, on the same examples and seeds."""
     rows: list[tuple[Cell, ...]] = [
         (
-            one.first,
-            one.second,
-            Interval(one.difference.mean, one.difference.low, one.difference.high, one.difference.runs, "bootstrap"),
-            one.p,
-            str(one),
+            pair.first,
+            pair.second,
+            Interval(
+                pair.difference.mean, pair.difference.low, pair.difference.high, pair.difference.runs, "bootstrap"
+            ),
+            pair.p,
+            str(pair),
         )
-        for one in audit.differences
+        for pair in audit.differences
     ]
-    header = ("learner", "minus", "difference of SHAPC-Mean", "p (Holm)", "in words")
-    return Table("reasons-differences", "Which learner decides more stably", header, tuple(rows))
+    header = ("learner", "minus", "difference of SHAPC-Mean", "p (Holm)", "reading")
+    return Table("reasons-differences", "Differences of SHAPC-Mean between learners", header, tuple(rows))

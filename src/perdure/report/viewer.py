@@ -1,4 +1,4 @@
-"""The pictures of the viewer: samples with their attribution maps under every learner and step, as compact PNG."""
+"""The data of the viewer: test examples with the attribution maps of every learner and step, as compact PNG images."""
 
 from __future__ import annotations
 
@@ -11,76 +11,76 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from perdure.audits import ViewedSample
+from perdure.audits import ExampleView
 
 ByteArray = NDArray[np.uint8]
 
-LEVELS = 31  # shades on either side of zero: 63 in all, finer than the eye tells apart and small on disk
-CLIPPED = 0.995  # of a sample's magnitudes lie within its colour scale; single pixels would make all others pale
-MOST_BYTES = 9_000_000  # of encoded pictures, so that the page stays under 15 MB
-_RED, _BLUE = (178, 24, 43), (33, 102, 172)  # ends of a scale that colour-blind readers can tell apart
+LEVELS = 31  # color levels on either side of zero, 63 in all: visually smooth and small on disk
+CLIP_QUANTILE = 0.995  # of an example's magnitudes; without clipping, a few extreme pixels make all others pale
+MAX_BYTES = 9_000_000  # of encoded images, so that the page stays below 15 MB
+_RED, _BLUE = (178, 24, 43), (33, 102, 172)  # ends of the scale, distinguishable for color-blind readers
 
 
-def viewer_data(samples: Sequence[ViewedSample], most_bytes: int = MOST_BYTES) -> dict[str, Any] | None:
-    """Return what the page's viewer needs, as JSON values; None without samples.
+def viewer_data(examples: Sequence[ExampleView], max_bytes: int = MAX_BYTES) -> dict[str, Any] | None:
+    """Return the data of the page's viewer as JSON values; None if there are no examples.
 
-    All maps of a sample share one signed colour scale. Where the pictures would be too large together, samples are left
-    out evenly and ``left_out`` says how many.
+    All maps of an example share one signed color scale. If the images exceed ``max_bytes``, an evenly spaced subset of the
+    examples is used and ``left_out`` counts the others.
     """
-    if not samples:
+    if not examples:
         return None
-    learners = list(dict.fromkeys(learner for sample in samples for learner, _ in sample.maps))
-    steps = sorted({step for sample in samples for _, step in sample.maps})
-    encoded = [_sample_json(sample, learners, steps) for sample in samples]
-    total = sum(len(one["image"]) + len(one["sheet"]) for one in encoded)
-    kept = encoded
-    if total > most_bytes:
-        count = max(1, int(len(encoded) * most_bytes / total))
-        kept = [encoded[place] for place in np.linspace(0, len(encoded) - 1, count).astype(int)]
+    learners = list(dict.fromkeys(learner for example in examples for learner, _ in example.maps))
+    steps = sorted({step for example in examples for _, step in example.maps})
+    encoded = [_example_json(example, learners, steps) for example in examples]
+    total = sum(len(example["image"]) + len(example["sheet"]) for example in encoded)
+    included = encoded
+    if total > max_bytes:
+        count = max(1, int(len(encoded) * max_bytes / total))
+        included = [encoded[index] for index in np.linspace(0, len(encoded) - 1, count).astype(int)]
     return {
         "learners": learners,
         "steps": [step + 1 for step in steps],
-        "colours": ["#{:02x}{:02x}{:02x}".format(*_colour(place)) for place in (-LEVELS, 0, LEVELS)],
-        "samples": kept,
-        "left_out": len(encoded) - len(kept),
+        "colors": ["#{:02x}{:02x}{:02x}".format(*_level_color(level)) for level in (-LEVELS, 0, LEVELS)],
+        "examples": included,
+        "left_out": len(encoded) - len(included),
     }
 
 
-def _sample_json(sample: ViewedSample, learners: Sequence[str], steps: Sequence[int]) -> dict[str, Any]:
-    height, width = sample.image.shape[:2]
-    limit = float(np.quantile(np.abs(list(sample.maps.values())), CLIPPED)) or 1.0
+def _example_json(example: ExampleView, learners: Sequence[str], steps: Sequence[int]) -> dict[str, Any]:
+    height, width = example.image.shape[:2]
+    limit = float(np.quantile(np.abs(list(example.maps.values())), CLIP_QUANTILE)) or 1.0
     sheet = np.full((height * len(learners), width * len(steps)), LEVELS, dtype=np.uint8)
-    for (learner, step), values in sample.maps.items():
+    for (learner, step), values in example.maps.items():
         row, column = learners.index(learner), steps.index(step)
-        place = np.clip(np.rint(values / limit * LEVELS), -LEVELS, LEVELS) + LEVELS
-        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = place
+        levels = np.clip(np.rint(values / limit * LEVELS), -LEVELS, LEVELS) + LEVELS
+        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = levels
     return {
-        "label": sample.label,
-        "task": sample.task + 1,
+        "label": example.label,
+        "task": example.task + 1,
         "limit": limit,
-        "image": _png(Image.fromarray(sample.image)),
-        "sheet": _png(_coloured(sheet)),
+        "image": _png(Image.fromarray(example.image)),
+        "sheet": _png(_palette_image(sheet)),
         "size": [width, height],
-        "predictions": [[sample.predictions.get((learner, step)) for step in steps] for learner in learners],
-        "present": [[(learner, step) in sample.maps for step in steps] for learner in learners],
+        "predictions": [[example.predictions.get((learner, step)) for step in steps] for learner in learners],
+        "present": [[(learner, step) in example.maps for step in steps] for learner in learners],
     }
 
 
-def _coloured(sheet: ByteArray) -> Image.Image:
-    """Return indices as a picture with a palette: one byte a pixel before compression instead of three."""
-    picture = Image.fromarray(sheet, mode="P")
-    picture.putpalette([part for place in range(-LEVELS, LEVELS + 1) for part in _colour(place)])
-    return picture
+def _palette_image(sheet: ByteArray) -> Image.Image:
+    """Return the levels as an image with a palette, which needs one byte per pixel instead of three."""
+    image = Image.fromarray(sheet, mode="P")
+    image.putpalette([part for level in range(-LEVELS, LEVELS + 1) for part in _level_color(level)])
+    return image
 
 
-def _colour(place: int) -> tuple[int, int, int]:
-    """Return the colour of a level: blue takes away, white is nothing, red adds."""
-    end, share = (_RED if place > 0 else _BLUE), abs(place) / LEVELS
+def _level_color(level: int) -> tuple[int, int, int]:
+    """Return the color of a level: red for positive, white for zero, blue for negative attribution."""
+    end, share = (_RED if level > 0 else _BLUE), abs(level) / LEVELS
     red, green, blue = (round(255 + (part - 255) * share) for part in end)
     return red, green, blue
 
 
-def _png(picture: Image.Image) -> str:
-    held = io.BytesIO()
-    picture.save(held, format="PNG", optimize=True)
-    return base64.b64encode(held.getvalue()).decode("ascii")
+def _png(image: Image.Image) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")

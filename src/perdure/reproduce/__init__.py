@@ -1,4 +1,4 @@
-"""One target for each published table or figure."""
+"""Targets of `perdure reproduce`: one for each published table or figure."""
 
 from pathlib import Path
 

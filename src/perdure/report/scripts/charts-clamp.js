@@ -1,33 +1,33 @@
-// Charts of the CLAMP fit of the benchmark that is shown.
+// The charts of the CLAMP fit of the selected benchmark.
 
-const latentOf = (data, benchmark) => data.latent.filter((part) => part.benchmark === benchmark);
-const slotOf = (data, part, name) =>
-  data.learners.find((one) => one.name === name && one.benchmark === part.benchmark)?.slot ??
-  part.algorithms.indexOf(name);
+const fitsOf = (data, benchmark) => data.clamp.filter((fit) => fit.benchmark === benchmark);
+const slotOf = (data, fit, name) =>
+  data.learners.find((entry) => entry.name === name && entry.benchmark === fit.benchmark)?.slot ??
+  fit.algorithms.indexOf(name);
 const finite = (value) => (Number.isFinite(value) ? value : null);
 
 Object.assign(CHARTS, {
-  // Measured curves with marks, the model's dashed; where a task is trained the ground is tinted.
+  // Measured curves with marks, fitted curves dashed; steps that train the task are shaded.
   curves({ data, benchmark, names }) {
-    const blocks = latentOf(data, benchmark).flatMap((part) => part.curves.map((block) => ({ part, block })));
+    const blocks = fitsOf(data, benchmark).flatMap((fit) => fit.curves.map((block) => ({ fit, block })));
     if (!blocks.length) return null;
-    const chosen = (part, block) =>
+    const selectedLearners = (fit, block) =>
       block.algorithms
-        .map((place, row) => ({ name: part.algorithms[place], row }))
-        .filter((one) => names.has(one.name));
+        .map((index, row) => ({ name: fit.algorithms[index], row }))
+        .filter((entry) => names.has(entry.name));
     const panels = (width) =>
-      blocks.flatMap(({ part, block }) =>
-        part.tasks.map((task, place) => {
-          const series = chosen(part, block).flatMap(({ name, row }) => {
-            const slot = slotOf(data, part, name);
+      blocks.flatMap(({ fit, block }) =>
+        fit.tasks.map((task, index) => {
+          const series = selectedLearners(fit, block).flatMap(({ name, row }) => {
+            const slot = slotOf(data, fit, name);
             return [
-              { slot, name: `${name}, measured`, values: block.measured[row][place] },
-              { slot, name: `${name}, model`, values: block.fitted[row][place], dash: "4 3", every: false },
+              { slot, name: `${name}, measured`, values: block.measured[row][index] },
+              { slot, name: `${name}, model`, values: block.fitted[row][index], dash: "4 3", every: false },
             ];
           });
-          const bands = block.curriculum.flatMap((trained, i) => (trained === place + 1 ? [[i, i + 1]] : []));
-          const flat = series.flatMap((one) => one.values).filter(known);
-          const label = `Task ${task}: measured performance of ${chosen(part, block).length} learners and the model's curves.`;
+          const bands = block.curriculum.flatMap((trained, i) => (trained === index + 1 ? [[i, i + 1]] : []));
+          const flat = series.flatMap((entry) => entry.values).filter(known);
+          const label = `Task ${task}: measured and fitted performance of ${selectedLearners(fit, block).length} learners.`;
           return linePanel({
             width,
             title: `on ${task}`,
@@ -41,96 +41,96 @@ Object.assign(CHARTS, {
           });
         }),
       );
-    const rows = blocks.flatMap(({ part, block }) =>
-      chosen(part, block).flatMap(({ name, row }) =>
-        part.tasks.flatMap((task, place) =>
-          block.measured[row][place].map((value, step) => [name, task, step, value, block.fitted[row][place][step]]),
+    const rows = blocks.flatMap(({ fit, block }) =>
+      selectedLearners(fit, block).flatMap(({ name, row }) =>
+        fit.tasks.flatMap((task, index) =>
+          block.measured[row][index].map((value, step) => [name, task, step, value, block.fitted[row][index][step]]),
         ),
       ),
     );
     const legend = [
       ...new Map(
-        blocks.flatMap(({ part, block }) =>
-          chosen(part, block).map(({ name }) => [name, { slot: slotOf(data, part, name), name, line: true }]),
+        blocks.flatMap(({ fit, block }) =>
+          selectedLearners(fit, block).map(({ name }) => [name, { slot: slotOf(data, fit, name), name, line: true }]),
         ),
       ).values(),
     ];
     return {
-      least: 190,
-      count: blocks.reduce((sum, { part }) => sum + part.tasks.length, 0),
+      minWidth: 190,
+      count: blocks.reduce((sum, { fit }) => sum + fit.tasks.length, 0),
       panels,
       legend,
-      note: "Solid with marks: measured. Dashed: the model. Tinted: the step that trains the task.",
+      note: "Solid with marks: measured. Dashed: fitted. Shaded: steps that train the task.",
       header: ["learner", "task", "step", "measured", "model"],
       rows,
     };
   },
 
   transfer({ data, benchmark }) {
-    const parts = latentOf(data, benchmark);
-    if (!parts.length) return null;
+    const fits = fitsOf(data, benchmark);
+    if (!fits.length) return null;
     const panels = (width) =>
-      parts.map((part) => {
-        const { transfer } = part.estimates;
-        const label = `Transfer between ${part.tasks.length} tasks; the numbers are in the table below.`;
+      fits.map((fit) => {
+        const { transfer } = fit.estimates;
+        const label = `Transfer between ${fit.tasks.length} tasks; the values are in the table below.`;
         return heatPanel({
           width: Math.min(width, 560),
-          rows: part.tasks,
-          columns: part.tasks,
+          rows: fit.tasks,
+          columns: fit.tasks,
           values: transfer,
-          colour: inSigned,
-          mark: (row, column) => !part.supported.transfer[row][column],
+          color: signedColor,
+          mark: (row, column) => !fit.supported.transfer[row][column],
           xLabel: "evaluated",
           yLabel: "trained",
           label,
           most: 60,
         });
       });
-    const rows = parts.flatMap((part) =>
-      part.tasks.flatMap((from, i) =>
-        part.tasks.map((to, j) => [
+    const rows = fits.flatMap((fit) =>
+      fit.tasks.flatMap((from, i) =>
+        fit.tasks.map((to, j) => [
           from,
           to,
-          part.estimates.transfer[i][j],
-          ...part.intervals.transfer[i][j].map(finite),
-          part.supported.transfer[i][j] ? "yes" : "no",
+          fit.estimates.transfer[i][j],
+          ...fit.intervals.transfer[i][j].map(finite),
+          fit.supported.transfer[i][j] ? "yes" : "no",
         ]),
       ),
     );
     return {
-      least: WHOLE,
-      count: parts.length,
+      minWidth: FULL_WIDTH,
+      count: fits.length,
       panels,
-      ramp: { colour: inSigned, from: -1, to: 1, name: "transfer, own task = 1" },
-      note: "°: not determined by the data alone. Grey: never trained.",
+      ramp: { color: signedColor, from: -1, to: 1, name: "transfer (task to itself = 1)" },
+      note: "°: not determined by the data alone. Gray: never trained.",
       header: ["trained", "evaluated", "transfer", "low", "high", "determined"],
       rows,
     };
   },
 
   properties({ data, benchmark, names }) {
-    const parts = latentOf(data, benchmark);
-    if (!parts.length) return null;
+    const fits = fitsOf(data, benchmark);
+    if (!fits.length) return null;
     const kinds = {
-      efficiency: "efficiency, 1 = the mean learner",
-      retention: "retention of a step",
-      translation: "translation, in mean efficiencies",
+      efficiency: "efficiency (mean over learners = 1)",
+      retention: "share retained per step",
+      translation: "translation / mean efficiency",
     };
-    const rowsOf = (part, kind) =>
-      part.algorithms
-        .map((name, place) => ({
+    const rowsOf = (fit, kind) =>
+      fit.algorithms
+        .map((name, index) => ({
           name,
-          slot: slotOf(data, part, name),
-          mean: part.estimates[kind][place],
-          low: finite(part.intervals[kind][place][0]),
-          high: part.intervals[kind][place][1] === "inf" ? Infinity : finite(part.intervals[kind][place][1]),
-          hollow: !part.supported[kind][place],
+          slot: slotOf(data, fit, name),
+          mean: fit.estimates[kind][index],
+          low: finite(fit.intervals[kind][index][0]),
+          high: fit.intervals[kind][index][1] === "inf" ? Infinity : finite(fit.intervals[kind][index][1]),
+          hollow: !fit.supported[kind][index],
         }))
         .filter((row) => names.has(row.name));
     const panels = (width) =>
-      parts.flatMap((part) =>
+      fits.flatMap((fit) =>
         Object.entries(kinds).map(([kind, words]) => {
-          const rows = rowsOf(part, kind);
+          const rows = rowsOf(fit, kind);
           const top = Math.max(
             1,
             ...rows.flatMap((row) => [
@@ -144,13 +144,13 @@ Object.assign(CHARTS, {
             rows,
             domain: [0, kind === "retention" ? Math.min(1.2, top) : top],
             xLabel: words,
-            label: `${kind}: ${rows.map((row) => `${row.name} ${shown(row.mean, 2)}`).join(", ")}.`,
+            label: `${kind}: ${rows.map((row) => `${row.name} ${formatNumber(row.mean, 2)}`).join(", ")}.`,
           });
         }),
       );
-    const rows = parts.flatMap((part) =>
+    const rows = fits.flatMap((fit) =>
       Object.keys(kinds).flatMap((kind) =>
-        rowsOf(part, kind).map((row) => [
+        rowsOf(fit, kind).map((row) => [
           row.name,
           kind,
           row.mean,
@@ -161,11 +161,11 @@ Object.assign(CHARTS, {
       ),
     );
     return {
-      least: 260,
-      count: 3 * parts.length,
+      minWidth: 260,
+      count: 3 * fits.length,
       panels,
       legend: [],
-      note: "Hollow: not determined by the data alone. Whiskers: 95 % intervals, cut at the edge.",
+      note: "Hollow: not determined by the data alone. Whiskers: 95 % intervals, clipped at the edge.",
       header: ["learner", "property", "estimate", "low", "high", "determined"],
       rows,
     };

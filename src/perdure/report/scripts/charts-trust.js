@@ -1,21 +1,21 @@
-// Charts of trust: bias of the explainers, and whether explanations survive retraining.
+// The charts on trust and retraining.
 
-const trusted = ({ data, figure }, part) => data.trust.runs[Number(chosenIn(figure, "run"))]?.[part] ?? null;
-const controlNote = "Grey: the controls, which say nothing.";
+const selectedFindings = ({ data, figure }, part) => data.trust.runs[Number(selectedValue(figure, "run"))]?.[part] ?? null;
+const controlNote = "Gray: uninformative controls.";
 const RETRAINED = { mege: "MeGe ↑", reco_rate: "ReCo, rates ↑", reco_precision: "ReCo, precisions ↑" };
 
 Object.assign(CHARTS, {
-  // One picture for each side: every explainer's bias with its interval at each share.
+  // One panel per side: the bias of every explainer with its interval at each share.
   bias(context) {
     const { data } = context;
-    const found = trusted(context, "bias");
-    if (!found) return null;
-    const { shares, sides } = found;
-    // What was judged at a layer has other players: it is in the table, beside the rest it would mislead.
-    const explainers = found.explainers.filter((one) => one.layer === null);
-    const layered = found.explainers.filter((one) => one.layer !== null);
+    const findings = selectedFindings(context, "bias");
+    if (!findings) return null;
+    const { shares, sides } = findings;
+    // Explainers judged at a hidden layer have different players and are not comparable; they appear in the table only.
+    const explainers = findings.explainers.filter((explainer) => explainer.layer === null);
+    const layered = findings.explainers.filter((explainer) => explainer.layer !== null);
     if (!explainers.length) return null;
-    const all = explainers.flatMap((one) => [...one.cells.flat(2), ...one.floor.flat()]).filter(known);
+    const all = explainers.flatMap((explainer) => [...explainer.cells.flat(2), ...explainer.floor.flat()]).filter(known);
     const domain = [Math.min(0, ...all), Math.max(...all)];
     const floorOf = (side) => explainers[0].floor.map((row) => row[side]);
     const panels = (width) =>
@@ -25,42 +25,42 @@ Object.assign(CHARTS, {
           title: `${side} of the ranking`,
           names: shares.map((share) => `${share} %`),
           domain,
-          series: explainers.map((one) => ({
-            slot: data.trust.slots[one.name],
-            name: one.name,
-            values: one.cells.map((row) => row[j]),
+          series: explainers.map((explainer) => ({
+            slot: data.trust.slots[explainer.name],
+            name: explainer.name,
+            values: explainer.cells.map((row) => row[j]),
           })),
           floor: floorOf(j),
           xLabel: "share of the variables",
           yLabel: "bias",
-          label: `Bias, ${side} ${shares[0]} % of the variables: ${explainers.map((one) => `${one.name} ${shown(one.cells[0][j][0], 4)}`).join(", ")}.`,
+          label: `Bias, ${side} ${shares[0]} % of the variables: ${explainers.map((explainer) => `${explainer.name} ${formatNumber(explainer.cells[0][j][0], 4)}`).join(", ")}.`,
         }),
       );
     return {
-      least: 310,
+      minWidth: 310,
       count: sides.length,
       panels,
       legend: [
-        ...explainers.map((one) => ({ slot: data.trust.slots[one.name], name: one.name, line: false })),
+        ...explainers.map((explainer) => ({ slot: data.trust.slots[explainer.name], name: explainer.name, line: false })),
         { slot: "floor", name: "noise floor", rule: true },
       ],
-      note: `${controlNote} Dotted: what a map without bias would score at the sampling noise of the Shapley values. Whiskers: 95 % over samples.${layered.map((one) => ` Not drawn: ${one.name}, judged at layer ${one.layer}, whose players are others.`).join("")}`,
+      note: `${controlNote} Dotted: score of an unbiased map, caused by the sampling noise of the Shapley values. Whiskers: 95 % intervals over examples.${layered.map((explainer) => ` Not drawn: ${explainer.name}, judged at layer ${explainer.layer}, where the players are different.`).join("")}`,
       header: ["explainer", "side", "share, %", "bias", "low", "high", "corrected", "noise floor"],
-      rows: found.explainers.flatMap((one) =>
+      rows: findings.explainers.flatMap((explainer) =>
         sides.flatMap((side, j) =>
-          shares.map((share, i) => [one.name, side, share, ...one.cells[i][j], one.corrected[i][j], one.floor[i][j]]),
+          shares.map((share, i) => [explainer.name, side, share, ...explainer.cells[i][j], explainer.corrected[i][j], explainer.floor[i][j]]),
         ),
       ),
     };
   },
 
-  // Both metrics and the accuracy against noise; the levels are drawn at even distances.
+  // MeGe, ReCo and the accuracy against noise; the levels are evenly spaced.
   retraining(context) {
     const { data, figure } = context;
-    const found = trusted(context, "retraining");
-    const distance = chosenIn(figure, "distance");
-    if (!found?.levels[0].scores[found.methods[0]][distance]) return null;
-    const { levels, methods } = found;
+    const findings = selectedFindings(context, "retraining");
+    const distance = selectedValue(figure, "distance");
+    if (!findings?.levels[0].scores[findings.methods[0]][distance]) return null;
+    const { levels, methods } = findings;
     const names = levels.map((level) => level.name);
     const of = (method, kind) => levels.map((level) => level.scores[method][distance][kind]);
     const drawn = (kind) =>
@@ -69,7 +69,7 @@ Object.assign(CHARTS, {
         const slot = data.trust.slots[name];
         return isControl(slot) ? { slot, name, values } : { slot, name, values, low, high };
       });
-    const accuracy = levels.map((level) => level.accuracy.reduce((sum, one) => sum + one, 0) / level.accuracy.length);
+    const accuracy = levels.map((level) => level.accuracy.reduce((sum, explainer) => sum + explainer, 0) / level.accuracy.length);
     const basis = { first: 0, count: levels.length, names, xLabel: "noise, %", height: 210 };
     const panels = (width) => [
       ...Object.entries(RETRAINED).map(([kind, title]) =>
@@ -81,13 +81,13 @@ Object.assign(CHARTS, {
             Math.min(
               0,
               ...drawn(kind)
-                .flatMap((one) => [...one.values, ...(one.low ?? [])])
+                .flatMap((explainer) => [...explainer.values, ...(explainer.low ?? [])])
                 .filter(known),
             ),
             1,
           ],
           series: drawn(kind),
-          label: `${title} without noise: ${methods.map((name) => `${name} ${shown(of(name, kind)[0][0], 2)}`).join(", ")}.`,
+          label: `${title} without noise: ${methods.map((name) => `${name} ${formatNumber(of(name, kind)[0][0], 2)}`).join(", ")}.`,
         }),
       ),
       linePanel({
@@ -96,15 +96,15 @@ Object.assign(CHARTS, {
         title: "accuracy, held-out folds",
         domain: [0, 1],
         series: [{ slot: 7, name: "mean accuracy", values: accuracy }],
-        label: `Mean accuracy by noise: ${accuracy.map((value, i) => `${names[i]} % ${shown(value, 2)}`).join(", ")}.`,
+        label: `Mean accuracy by noise: ${accuracy.map((value, i) => `${names[i]} % ${formatNumber(value, 2)}`).join(", ")}.`,
       }),
     ];
     return {
-      least: 180,
+      minWidth: 180,
       count: 4,
       panels,
       legend: methods.map((name) => ({ slot: data.trust.slots[name], name, line: true })),
-      note: `${controlNote} Bands: 95 % over samples. Distance: ${distance}.`,
+      note: `${controlNote} Bands: 95 % intervals over examples. Distance: ${distance}.`,
       header: [
         "noise, %",
         "accuracy",
@@ -137,22 +137,22 @@ Object.assign(CHARTS, {
     };
   },
 
-  // The run's own checkpoints beside networks trained again.
+  // The run's checkpoints and retrained networks.
   checkpoints(context) {
     const { data, figure } = context;
-    const found = trusted(context, "checkpoints");
-    const distance = chosenIn(figure, "distance");
-    if (!found?.scores[found.methods[0]][distance]) return null;
-    const again = trusted(context, "retraining")?.levels[0].scores ?? {};
+    const findings = selectedFindings(context, "checkpoints");
+    const distance = selectedValue(figure, "distance");
+    if (!findings?.scores[findings.methods[0]][distance]) return null;
+    const retrained = selectedFindings(context, "retraining")?.levels[0].scores ?? {};
     const kinds = { mege: "MeGe ↑", reco_rate: "ReCo, rates ↑" };
     const row = (name, value, hollow) => {
-      const [mean, low, high] = ends(value);
-      return { slot: data.trust.slots[name], name: hollow ? "trained again" : name, mean, low, high, hollow };
+      const [mean, low, high] = intervalOf(value);
+      return { slot: data.trust.slots[name], name: hollow ? "retrained" : name, mean, low, high, hollow };
     };
     const rowsOf = (kind) =>
-      found.methods.flatMap((name) => {
-        const other = again[name]?.[distance]?.[kind];
-        return [row(name, found.scores[name][distance][kind], false), ...(other ? [row(name, other, true)] : [])];
+      findings.methods.flatMap((name) => {
+        const other = retrained[name]?.[distance]?.[kind];
+        return [row(name, findings.scores[name][distance][kind], false), ...(other ? [row(name, other, true)] : [])];
       });
     const panels = (width) => [
       ...Object.entries(kinds).map(([kind, title]) =>
@@ -162,33 +162,33 @@ Object.assign(CHARTS, {
           rows: rowsOf(kind),
           domain: [0, 1],
           xLabel: "higher is better",
-          label: `${title} between checkpoints: ${found.methods.map((name) => `${name} ${shown(found.scores[name][distance][kind][0], 2)}, trained again ${shown(again[name]?.[distance]?.[kind][0], 2)}`).join("; ")}.`,
+          label: `${title} between checkpoints: ${findings.methods.map((name) => `${name} ${formatNumber(findings.scores[name][distance][kind][0], 2)}, retrained ${formatNumber(retrained[name]?.[distance]?.[kind][0], 2)}`).join("; ")}.`,
         }),
       ),
       dotPanel({
         width,
         title: "SHAPC of the same maps ↑",
-        rows: found.methods.map((name) => row(name, [found.shapc[name], null, null], false)),
+        rows: findings.methods.map((name) => row(name, [findings.shapc[name], null, null], false)),
         domain: [0, 1],
-        xLabel: "higher is more alike",
-        label: `SHAPC between checkpoints: ${found.methods.map((name) => `${name} ${shown(found.shapc[name], 2)}`).join(", ")}.`,
+        xLabel: "higher is more similar",
+        label: `SHAPC between checkpoints: ${findings.methods.map((name) => `${name} ${formatNumber(findings.shapc[name], 2)}`).join(", ")}.`,
       }),
     ];
     return {
-      least: 280,
+      minWidth: 280,
       count: 3,
       panels,
       legend: [],
-      note: `${controlNote} Filled: between checkpoints; hollow, "trained again": between folds. Whiskers: 95 % over samples. Distance: ${distance}.`,
+      note: `${controlNote} Filled: between checkpoints; hollow, "retrained": between folds. Whiskers: 95 % intervals over examples. Distance: ${distance}.`,
       header: ["explainer", "between", "score", "mean", "low", "high"],
-      rows: found.methods.flatMap((name) => [
-        ...Object.keys(kinds).map((kind) => [name, "checkpoints", kinds[kind], ...found.scores[name][distance][kind]]),
+      rows: findings.methods.flatMap((name) => [
+        ...Object.keys(kinds).map((kind) => [name, "checkpoints", kinds[kind], ...findings.scores[name][distance][kind]]),
         ...Object.keys(kinds).flatMap((kind) =>
-          again[name]?.[distance]
-            ? [[name, "networks trained again", kinds[kind], ...again[name][distance][kind]]]
+          retrained[name]?.[distance]
+            ? [[name, "retrained networks", kinds[kind], ...retrained[name][distance][kind]]]
             : [],
         ),
-        [name, "checkpoints", "SHAPC", found.shapc[name], null, null],
+        [name, "checkpoints", "SHAPC", findings.shapc[name], null, null],
       ]),
     };
   },

@@ -1,33 +1,33 @@
-// A figure on the page: its panels in rows that fit the screen, its legend, its numbers as a table, and downloads of all three.
+// A figure on the page: panels in rows that fit the screen, a legend, a data table, and downloads.
 
 const GAP = 12; // between panels, as in the style sheet
-const WHOLE = 3000; // the least width of a chart that stands alone in its row
+const FULL_WIDTH = 3000; // minimum panel width of charts with one panel per row
 
 function render(figure, context, width) {
-  const place = figure.querySelector(".panels");
+  const container = figure.querySelector(".panels");
   const chart = CHARTS[figure.dataset.chart]({ ...context, figure });
   figure.hidden = !chart;
   if (!chart) return;
-  const across = Math.max(1, Math.min(chart.count ?? 1, Math.floor((width + GAP) / (chart.least + GAP))));
+  const across = Math.max(1, Math.min(chart.count ?? 1, Math.floor((width + GAP) / (chart.minWidth + GAP))));
   const panels = chart.panels(Math.floor((width - GAP * (across - 1)) / across));
-  place.replaceChildren(...panels);
-  figure.querySelector(".legend").replaceChildren(...legend(chart, place));
+  container.replaceChildren(...panels);
+  figure.querySelector(".legend").replaceChildren(...legend(chart, container));
   figure.querySelector(".note").textContent = chart.note ?? "";
   figure.chart = chart;
   const details = figure.querySelector("details");
   if (details.open) showNumbers(details, chart);
 }
 
-function legend(chart, place) {
+function legend(chart, container) {
   if (chart.ramp) return [ramp(chart.ramp)];
   return (chart.legend ?? []).map((entry) => {
     const key = entry.rule
       ? draw(
           "svg",
           { width: 26, height: 12, "aria-hidden": "true" },
-          draw("path", { d: "M1 6H25", class: `rule ${look(entry.slot)}` }),
+          draw("path", { d: "M1 6H25", class: `rule ${colorClass(entry.slot)}` }),
         )
-      : sample(entry.slot, entry.line);
+      : legendKey(entry.slot, entry.line);
     const item = tag(
       "li",
       {},
@@ -38,15 +38,15 @@ function legend(chart, place) {
       const on = button.getAttribute("aria-pressed") !== "true";
       for (const other of item.parentNode.querySelectorAll("button")) other.setAttribute("aria-pressed", "false");
       button.setAttribute("aria-pressed", String(on));
-      place.classList.toggle("picked", on);
-      for (const group of place.querySelectorAll(".series"))
+      container.classList.toggle("picked", on);
+      for (const group of container.querySelectorAll(".series"))
         group.classList.toggle("chosen", on && group.dataset.slot === String(entry.slot));
     });
     return item;
   });
 }
 
-function ramp({ colour, from, to, name }) {
+function ramp({ color, from, to, name }) {
   const svg = draw("svg", { width: 132, height: 12, "aria-hidden": "true" });
   for (let i = 0; i < 22; i += 1) {
     svg.append(
@@ -55,7 +55,7 @@ function ramp({ colour, from, to, name }) {
         y: 1,
         width: 6.5,
         height: 10,
-        style: `fill:${colour(from + ((to - from) * i) / 21).fill}`,
+        style: `fill:${color(from + ((to - from) * i) / 21).fill}`,
       }),
     );
   }
@@ -72,7 +72,7 @@ function showNumbers(details, chart) {
 const cellText = (cell) =>
   typeof cell === "number" && !Number.isInteger(cell) ? cell.toFixed(4) : String(cell ?? "–");
 
-// Downloads. Nothing is sent anywhere: the file is made in the page.
+// Downloads. The files are created in the page; nothing is sent over the network.
 
 function save(name, type, content) {
   const link = tag("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
@@ -85,7 +85,7 @@ function csvText(rows) {
   return rows.map((row) => row.map((cell) => quoted(String(cell ?? ""))).join(",")).join("\n") + "\n";
 }
 
-const KEPT = [
+const COPIED_STYLES = [
   "fill",
   "fill-opacity",
   "stroke",
@@ -102,17 +102,17 @@ const KEPT = [
 function withStyles(source) {
   const copy = source.cloneNode(true);
   const [from, to] = [source, copy].map((root) => [root, ...root.querySelectorAll("*")]);
-  from.forEach((element, place) => {
+  from.forEach((element, container) => {
     const style = getComputedStyle(element);
-    for (const name of KEPT) to[place].style.setProperty(name, style.getPropertyValue(name));
+    for (const name of COPIED_STYLES) to[container].style.setProperty(name, style.getPropertyValue(name));
   });
   return copy;
 }
 
-// The chart as one picture: title, legend, and the panels where they stand on the page.
-function wholeFigure(figure) {
-  const place = figure.querySelector(".panels");
-  const origin = place.getBoundingClientRect();
+// The chart as one SVG: title, legend, and the panels at their positions on the page.
+function combinedSvg(figure) {
+  const container = figure.querySelector(".panels");
+  const origin = container.getBoundingClientRect();
   const ink = getComputedStyle(figure).color;
   const keys = (figure.chart.legend ?? []).map((entry) => entry.name);
   const perRow = Math.max(1, Math.floor(origin.width / 150));
@@ -120,7 +120,7 @@ function wholeFigure(figure) {
   const all = draw("svg", { xmlns: SVG, width: Math.ceil(origin.width), height: Math.ceil(origin.height) + top });
   all.append(draw("rect", { width: "100%", height: "100%", fill: getComputedStyle(document.body).backgroundColor }));
   all.append(
-    words(figure.dataset.title, 4, 18, { fill: ink, "font-size": 15, "font-weight": 600, "font-family": "sans-serif" }),
+    textAt(figure.dataset.title, 4, 18, { fill: ink, "font-size": 15, "font-weight": 600, "font-family": "sans-serif" }),
   );
   [...figure.querySelectorAll(".legend svg")].forEach((key, i) => {
     const [x, y] = [4 + (i % perRow) * 150, 26 + Math.floor(i / perRow) * 18];
@@ -130,10 +130,10 @@ function wholeFigure(figure) {
     all.append(copy);
     if (keys[i])
       all.append(
-        words(short(keys[i], 18), x + 30, y + 10, { fill: ink, "font-size": 11, "font-family": "sans-serif" }),
+        textAt(shorten(keys[i], 18), x + 30, y + 10, { fill: ink, "font-size": 11, "font-family": "sans-serif" }),
       );
   });
-  for (const panel of place.children) {
+  for (const panel of container.children) {
     const box = panel.getBoundingClientRect();
     const copy = withStyles(panel);
     copy.setAttribute("x", box.left - origin.left);
@@ -143,7 +143,7 @@ function wholeFigure(figure) {
   return all;
 }
 
-const svgText = (figure) => new XMLSerializer().serializeToString(wholeFigure(figure));
+const svgText = (figure) => new XMLSerializer().serializeToString(combinedSvg(figure));
 
 function savePng(figure, name) {
   const image = new Image();

@@ -1,6 +1,6 @@
-// Start: theme, pickers, and everything that is drawn from the audit's numbers.
+// Start-up: theme, menus and charts.
 
-const MOST_SHOWN = 8; // lines in one chart; the reader can choose others
+const MAX_SHOWN = 8; // learners in the charts at first; the reader can select others
 
 function startTheme() {
   const button = document.getElementById("theme");
@@ -20,7 +20,7 @@ const whenIdle = (work) =>
 const widthOf = (figure) =>
   Math.floor(figure.querySelector(".panels").clientWidth || figure.parentNode.clientWidth - 40);
 
-const PAPER = 770; // what a sheet has room for inside a chart's frame, at the scale of the style for print
+const PRINT_WIDTH = 770; // width inside a chart's frame on paper, at the scale of the print style
 
 function isNear(figure) {
   const { top, bottom } = figure.getBoundingClientRect();
@@ -32,18 +32,18 @@ function start() {
   const figures = [...document.querySelectorAll("figure.chart")];
   const state = { benchmark: data.learners[0].benchmark, off: new Set() };
   const rank = startRanking(data, state);
-  const here = () => data.learners.filter((one) => one.benchmark === state.benchmark);
+  const benchmarkLearners = () => data.learners.filter((learner) => learner.benchmark === state.benchmark);
 
   const stale = new Set();
 
-  const drawSome = (some, onPaper = false) => {
-    const learners = here().filter((one) => !state.off.has(one.slot));
-    const names = new Set(learners.map((one) => one.name));
+  const drawFigures = (subset, forPrint = false) => {
+    const learners = benchmarkLearners().filter((learner) => !state.off.has(learner.slot));
+    const names = new Set(learners.map((learner) => learner.name));
     const context = { data, shown: learners, benchmark: state.benchmark, names };
-    // All widths first: reading one after drawing another would lay out the whole page each time.
-    const widths = some.map(onPaper ? () => PAPER : widthOf);
-    some.forEach((figure, place) => {
-      render(figure, context, widths[place]);
+    // Read all widths first: reading a width after drawing forces a new layout of the page each time.
+    const widths = subset.map(forPrint ? () => PRINT_WIDTH : widthOf);
+    subset.forEach((figure, index) => {
+      render(figure, context, widths[index]);
       stale.delete(figure);
     });
     document.documentElement.toggleAttribute("data-drawn", !stale.size);
@@ -51,28 +51,28 @@ function start() {
 
   const drawRest = () => {
     if (!stale.size) return;
-    drawSome([...stale].slice(0, 1));
+    drawFigures([...stale].slice(0, 1));
     whenIdle(drawRest);
   };
 
-  // What is near the screen at once, the rest when nothing else is to be done.
+  // Draw charts near the screen immediately, the others when the browser is idle.
   const redraw = () => {
     for (const figure of figures) stale.add(figure);
-    drawSome(figures.filter(isNear));
+    drawFigures(figures.filter(isNear));
     whenIdle(drawRest);
   };
 
   const pick = () => {
-    const some = here();
-    state.off = new Set(some.slice(MOST_SHOWN).map((one) => one.slot));
-    const boxes = some.map((one) => {
+    const subset = benchmarkLearners();
+    state.off = new Set(subset.slice(MAX_SHOWN).map((learner) => learner.slot));
+    const boxes = subset.map((learner) => {
       const box = tag("input", { type: "checkbox" });
-      box.checked = !state.off.has(one.slot);
+      box.checked = !state.off.has(learner.slot);
       box.addEventListener("change", () => {
-        state.off[box.checked ? "delete" : "add"](one.slot);
+        state.off[box.checked ? "delete" : "add"](learner.slot);
         redraw();
       });
-      return tag("label", {}, box, sample(one.slot), one.title);
+      return tag("label", {}, box, legendKey(learner.slot), learner.title);
     });
     document.getElementById("learners").replaceChildren(...boxes);
   };
@@ -98,13 +98,13 @@ function start() {
   redraw();
   rank();
   whenIdle(startViewer);
-  addEventListener("beforeprint", () => drawSome(figures, true));
+  addEventListener("beforeprint", () => drawFigures(figures, true));
   addEventListener("afterprint", redraw);
-  let wide = innerWidth;
+  let lastWidth = innerWidth;
   let waiting;
   addEventListener("resize", () => {
-    if (innerWidth === wide) return; // a phone's address bar only changes the height
-    wide = innerWidth;
+    if (innerWidth === lastWidth) return; // on phones, the address bar only changes the height
+    lastWidth = innerWidth;
     clearTimeout(waiting);
     waiting = setTimeout(redraw, 120);
   });

@@ -1,7 +1,7 @@
-// CL_score under weights of the reader's own: the one thing the page computes, with the formula of metrics.cl_score.
+// CL_score with the reader's weights: the only computation in the page, with the formula of metrics.cl_score.
 
-// Sum of weight x criterion. A criterion with weight that is not known makes the score missing, unless it may be left out:
-// then the other weights are scaled to sum to 1.
+// The sum of weight x criterion. If a criterion with positive weight is missing, so is the score; with `leaveOut`, missing
+// criteria are ignored and the other weights scaled to sum to 1.
 function clScore(criteria, weights, leaveOut) {
   const names = Object.keys(weights);
   const absent = names.filter((name) => weights[name] > 0 && !known(criteria[name]));
@@ -14,11 +14,11 @@ function clScore(criteria, weights, leaveOut) {
 }
 
 function startRanking(data, state) {
-  const room = document.getElementById("ranking");
-  if (!room) return () => {};
-  const sliders = [...room.querySelectorAll("input[type=range]")];
-  const leaveOut = room.querySelector("#leave-out");
-  const list = room.querySelector("ol");
+  const root = document.getElementById("ranking");
+  if (!root) return () => {};
+  const sliders = [...root.querySelectorAll("input[type=range]")];
+  const leaveOut = root.querySelector("#leave-out");
+  const list = root.querySelector("ol");
   let exact = data.weights.W1;
 
   const read = () => {
@@ -32,27 +32,27 @@ function startRanking(data, state) {
     for (const slider of sliders) {
       const share = `${(100 * weights[slider.name]).toFixed(1)} %`;
       slider.setAttribute("aria-valuetext", share);
-      room.querySelector(`output[for="${slider.id}"]`).textContent = share;
+      root.querySelector(`output[for="${slider.id}"]`).textContent = share;
     }
-    for (const button of room.querySelectorAll("button[data-weights]")) {
+    for (const button of root.querySelectorAll("button[data-weights]")) {
       button.setAttribute("aria-pressed", String(exact === data.weights[button.dataset.weights]));
     }
     const scored = data.learners
-      .filter((one) => one.benchmark === state.benchmark && !one.reference)
-      .map((one) => {
-        const criteria = Object.fromEntries(data.criteria.map((name) => [name, ends(one.measures[name])[0]]));
-        return { one, ...clScore(criteria, weights, leaveOut.checked) };
+      .filter((learner) => learner.benchmark === state.benchmark && !learner.reference)
+      .map((learner) => {
+        const criteria = Object.fromEntries(data.criteria.map((name) => [name, intervalOf(learner.measures[name])[0]]));
+        return { learner, ...clScore(criteria, weights, leaveOut.checked) };
       });
     const ranked = scored.filter((entry) => known(entry.score)).sort((a, b) => b.score - a.score);
     const unknown = scored.filter((entry) => !known(entry.score));
     list.replaceChildren(
-      ...ranked.map((entry, place) => ranking(entry, place + 1, data)),
-      ...unknown.map((entry) => unranked(entry)),
+      ...ranked.map((entry, index) => rankedItem(entry, index + 1, data)),
+      ...unknown.map((entry) => unrankedItem(entry)),
     );
-    const first = ranked.slice(0, 3).map(({ one, score }) => `${one.title} ${score.toFixed(3)}`);
-    room.querySelector(".told").textContent = first.length
+    const first = ranked.slice(0, 3).map(({ learner, score }) => `${learner.title} ${score.toFixed(3)}`);
+    root.querySelector(".status").textContent = first.length
       ? `Highest: ${first.join(", ")}.`
-      : "No learner has a score under these weights.";
+      : "No learner has a score with these weights.";
   };
 
   for (const slider of sliders) {
@@ -61,7 +61,7 @@ function startRanking(data, state) {
       update();
     });
   }
-  for (const button of room.querySelectorAll("button[data-weights]")) {
+  for (const button of root.querySelectorAll("button[data-weights]")) {
     button.addEventListener("click", () => {
       exact = data.weights[button.dataset.weights];
       for (const slider of sliders) slider.value = 100 * (exact[slider.name] ?? 0);
@@ -73,33 +73,33 @@ function startRanking(data, state) {
   return update;
 }
 
-function ranking({ one, score, absent }, place, data) {
-  const share = data.first_places[one.name];
+function rankedItem({ learner, score, absent }, index, data) {
+  const share = data.first_places[learner.name];
   const note = [
     absent.length ? `without ${absent.join(", ")}` : "",
-    known(share) ? `first under ${(100 * share).toFixed(share < 0.1 ? 1 : 0)} % of all weightings` : "",
+    known(share) ? `ranked first for ${(100 * share).toFixed(share < 0.1 ? 1 : 0)} % of all weightings` : "",
   ].filter(Boolean);
-  const bar = tag("span", { class: `bar ${look(one.slot)}`, style: `width:${(100 * score).toFixed(2)}%` });
+  const bar = tag("span", { class: `bar ${colorClass(learner.slot)}`, style: `width:${(100 * score).toFixed(2)}%` });
   return tag(
     "li",
-    { "data-learner": one.name, "data-score": score },
-    tag("span", { class: "place", "aria-hidden": "true" }, String(place)),
-    tag("span", { class: "who" }, one.title),
+    { "data-learner": learner.name, "data-score": score },
+    tag("span", { class: "rank", "aria-hidden": "true" }, String(index)),
+    tag("span", { class: "who" }, learner.title),
     tag("span", { class: "score" }, score.toFixed(4)),
     tag("span", { class: "track", "aria-hidden": "true" }, bar),
     tag("span", { class: "soft" }, note.join("; ")),
   );
 }
 
-function unranked({ one, absent }) {
-  const why = absent.length ? `${absent.join(", ")} not known` : "no criterion has weight";
+function unrankedItem({ learner, absent }) {
+  const reason = absent.length ? `missing: ${absent.join(", ")}` : "all weights are 0";
   return tag(
     "li",
-    { "data-learner": one.name, class: "unranked" },
-    tag("span", { class: "place" }, "–"),
-    tag("span", { class: "who" }, one.title),
+    { "data-learner": learner.name, class: "unranked" },
+    tag("span", { class: "rank" }, "–"),
+    tag("span", { class: "who" }, learner.title),
     tag("span", { class: "score" }, "–"),
     tag("span", {}),
-    tag("span", { class: "soft" }, why),
+    tag("span", { class: "soft" }, reason),
   );
 }

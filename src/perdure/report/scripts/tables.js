@@ -1,18 +1,18 @@
-// Tables that sort by a click on a column's name, and save as CSV what they show.
+// Tables that are sorted by clicking a column name and downloaded as CSV.
 
 function sortBy(table, column, button) {
   const heads = [...table.tHead.rows[0].cells];
-  const rising = heads[column].getAttribute("aria-sort") !== "ascending";
+  const ascending = heads[column].getAttribute("aria-sort") !== "ascending";
   heads.forEach((head) => head.removeAttribute("aria-sort"));
-  heads[column].setAttribute("aria-sort", rising ? "ascending" : "descending");
+  heads[column].setAttribute("aria-sort", ascending ? "ascending" : "descending");
   const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
   const rows = [...table.tBodies[0].rows];
   const number = rows.every((row) => value(row) === "" || Number.isFinite(Number(value(row))));
   rows.sort((a, b) => {
     const [left, right] = [value(a), value(b)];
-    if (left === "" || right === "") return (left === "") - (right === ""); // what is missing stays below
+    if (left === "" || right === "") return (left === "") - (right === ""); // missing values stay at the end
     const order = number ? Number(left) - Number(right) : left.localeCompare(right, undefined, { numeric: true });
-    return rising ? order : -order;
+    return ascending ? order : -order;
   });
   table.tBodies[0].append(...rows);
   button.focus();

@@ -1,1 +1,1 @@
-"""The part of the report about explanations: trust and retraining."""
+"""The report's sections on trust and retraining: answers, tables and chart data."""

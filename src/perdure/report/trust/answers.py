@@ -1,4 +1,4 @@
-"""The two questions about explanations, answered from what perdure trust has measured and no further."""
+"""The answers about explanations, from the results of `perdure trust`: attribution bias, retraining and checkpoints."""
 
 from __future__ import annotations
 
@@ -7,172 +7,175 @@ from collections.abc import Sequence
 
 from perdure.audits import Audit, ExplainerScores, Interval, LearnerAudit, RetrainingSummary, TrustFindings
 from perdure.audits.bias.results import BiasResult
-from perdure.report.cards import QUESTIONS, Answer, Number, ends, margin, small
+from perdure.report.cards import Answer, Number, bar_positions, detail, margin
+from perdure.report.questions import RETRAINING, TRUST
 
 DISTANCE = "l2-unit"
-"""What cards and tables show: it does not depend on the scale of the maps, which differs between networks and explainers."""
+"""The distance that cards and tables show: independent of the maps' scale, which differs between networks and explainers."""
 LEVEL = 0.05
 SCORES = {"mege": "MeGe", "reco_rate": "ReCo, rates", "reco_precision": "ReCo, precisions"}
 
 
 def findings_of(audit: Audit, entry: LearnerAudit, part: str) -> list[TrustFindings]:
-    """Return the findings of a learner's runs that have a part: bias, retraining or checkpoints."""
-    return [found for found in audit.trust if found.run in entry.runs and getattr(found, part) is not None]
+    """Return the findings of a learner's runs that contain a part: bias, retraining or checkpoints."""
+    return [findings for findings in audit.trust if findings.run in entry.runs and getattr(findings, part) is not None]
 
 
-def shown_distance(kinds: Sequence[str]) -> str:
-    """Return the distance that is shown first."""
-    return DISTANCE if DISTANCE in kinds else kinds[0]
+def default_distance(distances: Sequence[str]) -> str:
+    """Return the distance that is shown by default."""
+    return DISTANCE if DISTANCE in distances else distances[0]
 
 
-def named(found: TrustFindings) -> str:
-    """Return what tells a run from the others of its learner."""
-    return found.run if found.seed is None else f"seed {found.seed}"
+def run_label(findings: TrustFindings) -> str:
+    """Return the label of a run among the runs of its learner: its seed, or its path if it has none."""
+    return findings.run if findings.seed is None else f"seed {findings.seed}"
 
 
-def believed(audit: Audit, entry: LearnerAudit) -> Answer:
-    """Answer from the bias of the explainers on the learner's network; several runs are told one by one."""
-    found = findings_of(audit, entry, "bias")
-    if not found:
-        return Answer(QUESTIONS[3], missing="Not measured for this learner.", command="perdure trust RECORD")
-    if len(found) > 1:
-        told = [f"{named(one).capitalize()}: {' '.join(bias_words(one.bias)[:1])}" for one in found if one.bias]
-        return Answer(QUESTIONS[3], tuple(told))
-    result = found[0].bias
+def answer_trust(audit: Audit, entry: LearnerAudit) -> Answer:
+    """Return the answer from the bias of the explainers on the learner's networks; several runs are listed one by one."""
+    findings = findings_of(audit, entry, "bias")
+    if not findings:
+        return Answer(TRUST, missing="Not measured for this learner.", command="perdure trust bias RUN")
+    if len(findings) > 1:
+        sentences = [
+            f"{run_label(run).capitalize()}: {' '.join(describe_bias(run.bias)[:1])}" for run in findings if run.bias
+        ]
+        return Answer(TRUST, tuple(sentences))
+    result = findings[0].bias
     if result is None or result.verdict is None:
-        return Answer(QUESTIONS[3], missing="Measured, but no explainer could be ranked.")
-    bias = result.verdict.bias
-    others = [one for one in result.explainers if one.method != result.verdict.least]
+        return Answer(TRUST, missing="Measured, but no explainer could be ranked.")
+    others = [explainer for explainer in result.explainers if explainer.method != result.verdict.least]
     return Answer(
-        QUESTIONS[3],
-        tuple(bias_words(result)),
-        _bias_number(f"bias of {result.verdict.least}, 0 is none", bias),
-        tuple(_bias_number(one.method, one.overall) for one in others if not math.isnan(one.overall.mean)),
+        TRUST,
+        tuple(describe_bias(result)),
+        _bias_number(f"bias of {result.verdict.least} (0: unbiased)", result.verdict.bias),
+        tuple(
+            _bias_number(explainer.method, explainer.overall)
+            for explainer in others
+            if not math.isnan(explainer.overall.mean)
+        ),
     )
 
 
 def _bias_number(name: str, bias: Interval) -> Number:
-    """Return a bias, which depends on the number of variables and so has no scale from 0 to 1 that a bar could show."""
-    none = math.nan
-    return Number(name, f"{bias.mean:.4f}", margin(bias, digits=4, of="sample"), none, none, none)
+    """Return a bias without a bar: its scale depends on the number of variables and has no upper end at 1."""
+    no_bar = (math.nan, math.nan, math.nan)
+    return Number(name, f"{bias.mean:.4f}", margin(bias, digits=4, unit="example"), *no_bar)
 
 
-def bias_words(result: BiasResult) -> list[str]:
-    """Return the verdict, what it is judged by, and what the controls score."""
-    told = [result.verdict.reading if result.verdict else "No explainer could be ranked."]
+def describe_bias(result: BiasResult) -> list[str]:
+    """Return sentences with the verdict, the reference and the scores of the controls."""
+    sentences = [result.verdict.reading if result.verdict else "No explainer could be ranked."]
     if result.estimator == "exact":
-        told.append("Judged by exact Shapley values.")
+        sentences.append("The reference is exact Shapley values.")
     else:
         floors = [entry.floor for entry in result.explainers if entry.layer is None]
-        floor = f"; a map without bias would score {floors[0].mean():.4f} by their sampling noise" if floors else ""
-        told.append(f"Judged by Shapley values from {result.permutations} permutations{floor}.")
+        floor = f"; because of their noise, an unbiased map would score {floors[0].mean():.4f}" if floors else ""
+        sentences.append(f"The reference is Shapley values from {result.permutations} permutations{floor}.")
     controls = [f"{entry.method} {entry.overall.mean:.4f}" for entry in result.explainers if entry.control]
     if controls:
-        told.append(f"Maps that say nothing: {', '.join(controls)}.")
-    return told
+        sentences.append(f"Uninformative control maps score: {', '.join(controls)}.")
+    return sentences
 
 
-def survived(audit: Audit, entry: LearnerAudit) -> Answer:
-    """Answer from retraining in folds and from the run's own checkpoints, of the first run that has them."""
+def answer_retraining(audit: Audit, entry: LearnerAudit) -> Answer:
+    """Return the answer from retraining in folds and from the run's checkpoints, for the first run that has them."""
     retrained, compared = (findings_of(audit, entry, part) for part in ("retraining", "checkpoints"))
     if not retrained and not compared:
-        return Answer(QUESTIONS[4], missing="Not measured for this learner.", command="perdure trust RECORD --retrain")
+        return Answer(RETRAINING, missing="Not measured for this learner.", command="perdure trust retraining RUN")
     sentences, details, headline = [], [], None
     if retrained and retrained[0].retraining is not None:
         summary = retrained[0].retraining
-        distance = shown_distance(summary.distances)
+        distance = default_distance(summary.distances)
         first = summary.explainers[0] if summary.explainers else summary.methods[0]
         scores = summary.levels[0].scores[first][distance]
         headline = _headline(first, scores)
-        sentences += retraining_words(summary, distance)
+        sentences += describe_retraining(summary, distance)
         details = [
-            small(f"{label} of {first}", getattr(scores, name))
+            detail(f"{label} of {first}", getattr(scores, name))
             for name, label in SCORES.items()
             if not math.isnan(getattr(scores, name).mean)
         ]
     else:
-        sentences.append("Networks have not been trained again (perdure trust RECORD --retrain).")
+        sentences.append("No networks were retrained for comparison; run `perdure trust retraining RUN`.")
     if compared:
-        sentences += checkpoint_words(compared[0], retrained[0].retraining if retrained else None)
-    more = max(len(retrained), len(compared))
-    if more > 1:
-        sentences.append(f"{more} runs were measured; this is {named((retrained or compared)[0])}.")
-    return Answer(QUESTIONS[4], tuple(sentences), headline, tuple(details))
+        sentences += describe_checkpoints(compared[0], retrained[0].retraining if retrained else None)
+    count = max(len(retrained), len(compared))
+    if count > 1:
+        sentences.append(f"{count} runs were measured; these numbers are of {run_label((retrained or compared)[0])}.")
+    return Answer(RETRAINING, tuple(sentences), headline, tuple(details))
 
 
 def _headline(method: str, scores: ExplainerScores) -> Number | None:
     rate = scores.reco_rate
     if math.isnan(rate.mean):
         return None
-    return Number(f"ReCo, rates, of {method}", f"{rate.mean:.2f}", margin(rate, digits=2, of="sample"), *ends(rate))
+    interval = margin(rate, digits=2, unit="example")
+    return Number(f"ReCo (rates) of {method}", f"{rate.mean:.2f}", interval, *bar_positions(rate))
 
 
-def retraining_words(summary: RetrainingSummary, distance: str) -> list[str]:
-    """Return what can be said of networks trained again: who beats chance, and where MeGe lies between the controls."""
-    scores = {method: kinds[distance] for method, kinds in summary.levels[0].scores.items()}
+def describe_retraining(summary: RetrainingSummary, distance: str) -> list[str]:
+    """Return sentences on retrained networks: which explainers beat chance, and MeGe beside the controls."""
+    scores = {method: by_distance[distance] for method, by_distance in summary.levels[0].scores.items()}
     tested = [name for name in summary.explainers if not math.isnan(scores[name].corrected_p)]
-    sure = [name for name in tested if scores[name].corrected_p < LEVEL]
-    told = []
+    significant = [name for name in tested if scores[name].corrected_p < LEVEL]
     if not tested:
-        why = next((scores[name].reco_rate.reason for name in summary.explainers), None)
-        told.append(
-            f"Whether explanations tell agreement from error is not known: {why or 'no explainer was measured'}."
-        )
+        reason = next((scores[name].reco_rate.reason for name in summary.explainers), None)
+        sentence = f"ReCo is not available: {reason or 'no explainer was measured'}."
     elif len(tested) == 1:
-        verdict = "more than chance gives" if sure else "which these samples cannot tell from chance"
-        told.append(
-            f"Explanations by {tested[0]} separate agreement from error with ReCo {scores[tested[0]].reco_rate.mean:.2f} "
-            f"(p {scores[tested[0]].p_value:.3f}), {verdict}."
+        verdict = "better than chance" if significant else "not significantly better than chance"
+        sentence = (
+            f"Explanations by {tested[0]} distinguish errors from agreement with ReCo "
+            f"{scores[tested[0]].reco_rate.mean:.2f} (p {scores[tested[0]].p_value:.3f}), {verdict}."
         )
     else:
-        who = ", ".join(sure) if sure else "none"
-        told.append(
-            f"Of {len(tested)} explainers {len(sure)} separate agreement from error better than chance "
-            f"(p < {LEVEL:g} after Holm's correction): {who}."
+        listing = ", ".join(significant) if significant else "none"
+        sentence = (
+            f"{len(significant)} of {len(tested)} explainers distinguish errors from agreement better than chance "
+            f"(p < {LEVEL:g} after Holm's correction): {listing}."
         )
-    told += _between_controls(summary, scores)
-    return told
+    return [sentence, *_mege_beside_controls(summary, scores)]
 
 
-def _between_controls(summary: RetrainingSummary, scores: dict[str, ExplainerScores]) -> list[str]:
+def _mege_beside_controls(summary: RetrainingSummary, scores: dict[str, ExplainerScores]) -> list[str]:
     known = {name: scores[name].mege.mean for name in scores if not math.isnan(scores[name].mege.mean)}
     if not summary.explainers or summary.explainers[0] not in known:
         return []
     first = summary.explainers[0]
-    controls = [f"{known[name]:.2f} for {what}" for name, what in _CONTROL_WORDS.items() if name in known]
-    beside = f", where it is {' and '.join(controls)}" if controls else ""
-    return [f"Maps of {first} under networks trained again agree with MeGe {known[first]:.2f}{beside}."]
+    controls = [f"{known[name]:.2f} for {label}" for name, label in _CONTROL_LABELS.items() if name in known]
+    comparison = f" (compare {' and '.join(controls)})" if controls else ""
+    return [f"Between retrained networks, maps of {first} agree with MeGe {known[first]:.2f}{comparison}."]
 
 
-_CONTROL_WORDS = {"random": "noise", "constant": "a map that says nothing"}
+_CONTROL_LABELS = {"random": "random maps", "constant": "a constant map"}
 
 
-def trend_words(summary: RetrainingSummary, distance: str) -> list[str]:
-    """Return for which explainers MeGe falls as noise on the weights grows; nothing where there are too few levels."""
+def describe_trends(summary: RetrainingSummary, distance: str) -> list[str]:
+    """Return a sentence that names the explainers whose MeGe decreases with noise; empty if there are too few levels."""
     trends = {name: summary.trends[name][distance]["mege"] for name in summary.explainers}
     tested = [name for name, trend in trends.items() if not math.isnan(trend.p_value)]
-    falls = [name for name in tested if trends[name].p_value < LEVEL]
+    decreasing = [name for name in tested if trends[name].p_value < LEVEL]
     if not tested:
         return []
-    who = f": {', '.join(falls)}" if falls else ""
-    count = f"{len(falls)} of {len(tested)} explainers"
-    test = f"(Page's test over folds, p < {LEVEL:g}, a guide)"
-    return [f"As noise on the weights grows, MeGe falls for {count} {test}{who}."]
+    names = f": {', '.join(decreasing)}" if decreasing else ""
+    count = f"{len(decreasing)} of {len(tested)} explainers"
+    test = f"(Page's trend test over folds, p < {LEVEL:g}, exploratory)"
+    return [f"With increasing noise on the weights, MeGe decreases for {count} {test}{names}."]
 
 
-def checkpoint_words(found: TrustFindings, retraining: RetrainingSummary | None) -> list[str]:
-    """Return MeGe between the run's own checkpoints beside that of plain retraining, for the first explainer."""
-    if found.checkpoints is None:
+def describe_checkpoints(findings: TrustFindings, retraining: RetrainingSummary | None) -> list[str]:
+    """Return a sentence that compares MeGe between the run's checkpoints with retraining, for the first explainer."""
+    if findings.checkpoints is None:
         return []
-    method = found.checkpoints.methods[0]
-    distance = shown_distance(tuple(found.checkpoints.scores[method]))
-    own = found.checkpoints.scores[method][distance].mege
-    if math.isnan(own.mean):
-        return [f"Between its own checkpoints MeGe is not known: {own.reason}."]
-    sentence = f"Between its own checkpoints MeGe of {method} is {own.mean:.2f} [{own.low:.2f}, {own.high:.2f}]"
-    again = None if retraining is None else retraining.levels[0].scores.get(method, {}).get(distance)
-    if again is None or math.isnan(again.mege.mean):
+    method = findings.checkpoints.methods[0]
+    distance = default_distance(tuple(findings.checkpoints.scores[method]))
+    mege = findings.checkpoints.scores[method][distance].mege
+    if math.isnan(mege.mean):
+        return [f"MeGe between the run's checkpoints is not available: {mege.reason}."]
+    sentence = f"Between the run's checkpoints, MeGe of {method} is {mege.mean:.2f} [{mege.low:.2f}, {mege.high:.2f}]"
+    retrained = None if retraining is None else retraining.levels[0].scores.get(method, {}).get(distance)
+    if retrained is None or math.isnan(retrained.mege.mean):
         return [sentence + "."]
-    apart = own.high < again.mege.low or own.low > again.mege.high
-    reading = "the two intervals do not meet" if apart else "the intervals overlap"
-    return [f"{sentence}, between networks trained again {again.mege.mean:.2f}: {reading}."]
+    separate = mege.high < retrained.mege.low or mege.low > retrained.mege.high
+    reading = "the two intervals do not overlap" if separate else "the intervals overlap"
+    return [f"{sentence}; between retrained networks it is {retrained.mege.mean:.2f} ({reading})."]

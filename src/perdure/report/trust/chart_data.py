@@ -1,4 +1,4 @@
-"""What the Trust charts draw from."""
+"""The data of the charts on trust and retraining, as JSON values."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 from perdure.audits import CheckpointSummary, ExplainerScores, RetrainingSummary, TrustFindings
 from perdure.audits.bias.results import BiasResult, ExplainerBias
 from perdure.audits.controls import CONTROLS
-from perdure.report.json_numbers import ends, number, numbers
+from perdure.report.json_values import interval_values, number, numbers
 
 
 def trust_data(findings: Sequence[TrustFindings]) -> dict[str, Any]:
-    """Return the findings of every run as plain values, and a colour for every explainer on all charts of the part."""
-    names = dict.fromkeys(name for found in findings for name in _methods(found))
+    """Return the findings of every run, and a color slot for every explainer that all charts share."""
+    names = dict.fromkeys(name for run in findings for name in _methods(run))
     explainers = [name for name in names if name not in CONTROLS]
-    slots: dict[str, int | str] = {name: place for place, name in enumerate(explainers)}
+    slots: dict[str, int | str] = {name: index for index, name in enumerate(explainers)}
     return {
         "slots": {**slots, **{name: name for name in CONTROLS}},
         "runs": [
             {
-                "bias": None if found.bias is None else _bias(found.bias),
-                "retraining": None if found.retraining is None else _retraining(found.retraining),
-                "checkpoints": None if found.checkpoints is None else _checkpoints(found.checkpoints),
+                "bias": None if run.bias is None else _bias(run.bias),
+                "retraining": None if run.retraining is None else _retraining(run.retraining),
+                "checkpoints": None if run.checkpoints is None else _checkpoints(run.checkpoints),
             }
-            for found in findings
+            for run in findings
         ],
     }
 
 
-def _methods(found: TrustFindings) -> list[str]:
-    bias = [] if found.bias is None else [entry.method for entry in found.bias.explainers]
-    retrained = () if found.retraining is None else found.retraining.methods
-    compared = () if found.checkpoints is None else found.checkpoints.methods
+def _methods(run: TrustFindings) -> list[str]:
+    bias = [] if run.bias is None else [entry.method for entry in run.bias.explainers]
+    retrained = () if run.retraining is None else run.retraining.methods
+    compared = () if run.checkpoints is None else run.checkpoints.methods
     return [*bias, *retrained, *compared]
 
 
@@ -48,7 +48,7 @@ def _explainer(entry: ExplainerBias) -> dict[str, Any]:
     return {
         "name": entry.method,
         "layer": entry.layer,
-        "cells": [[ends(cell) for cell in row] for row in entry.cells],
+        "cells": [[interval_values(cell) for cell in row] for row in entry.cells],
         "corrected": [numbers(row) for row in entry.corrected.tolist()],
         "floor": [numbers(row) for row in entry.floor.tolist()],
     }
@@ -70,14 +70,17 @@ def _retraining(summary: RetrainingSummary) -> dict[str, Any]:
 
 
 def _by_distance(scores: dict[str, dict[str, ExplainerScores]]) -> dict[str, Any]:
-    return {method: {kind: _scores(one) for kind, one in kinds.items()} for method, kinds in scores.items()}
+    return {
+        method: {distance: _scores(values) for distance, values in by_distance.items()}
+        for method, by_distance in scores.items()
+    }
 
 
 def _scores(scores: ExplainerScores) -> dict[str, Any]:
     return {
-        "mege": ends(scores.mege),
-        "reco_rate": ends(scores.reco_rate),
-        "reco_precision": ends(scores.reco_precision),
+        "mege": interval_values(scores.mege),
+        "reco_rate": interval_values(scores.reco_rate),
+        "reco_precision": interval_values(scores.reco_precision),
         "p": number(scores.p_value),
         "holm": number(scores.corrected_p),
         "same": scores.same,

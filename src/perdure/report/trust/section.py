@@ -1,4 +1,4 @@
-"""What the Trust part of the page says in words, what can be chosen in it, and its tables."""
+"""Texts, menus and tables of the report's sections on trust and retraining."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from perdure.audits import Audit, TrustFindings
 from perdure.report.trust.answers import (
-    bias_words,
-    checkpoint_words,
-    named,
-    retraining_words,
-    shown_distance,
-    trend_words,
+    default_distance,
+    describe_bias,
+    describe_checkpoints,
+    describe_retraining,
+    describe_trends,
+    run_label,
 )
 from perdure.report.trust.tables import trust_tables
 
@@ -19,52 +19,61 @@ PARTS = ("bias", "retraining", "checkpoints")
 
 
 def trust_context(audit: Audit) -> dict[str, Any]:
-    """Return the part's words by run, its choices and its tables by name."""
+    """Return the template variables: texts by run, choices of the menus, and tables by name."""
     several = len({entry.benchmark for entry in audit.learners}) > 1
-    kinds = dict.fromkeys(kind for found in audit.trust for kind in _distances(found))
-    first = shown_distance(tuple(kinds)) if kinds else ""
+    distances = dict.fromkeys(distance for findings in audit.trust for distance in _distances(findings))
+    default = default_distance(tuple(distances)) if distances else ""
     return {
         "trust_runs": {
             part: [
-                (str(place), _title(found, several)) for place, found in enumerate(audit.trust) if getattr(found, part)
+                (str(index), _title(findings, several))
+                for index, findings in enumerate(audit.trust)
+                if getattr(findings, part)
             ]
             for part in PARTS
         },
-        "trust_words": {
-            part: [(_title(found, several), _words(found, part)) for found in audit.trust if getattr(found, part)]
+        "trust_texts": {
+            part: [
+                (_title(findings, several), _text(findings, part))
+                for findings in audit.trust
+                if getattr(findings, part)
+            ]
             for part in PARTS
         },
-        "distances": [(kind, kind) for kind in sorted(kinds, key=lambda kind: kind != first)],
+        "distances": [(name, name) for name in sorted(distances, key=lambda name: name != default)],
         "trust_tables": {table.name: table for table in trust_tables(audit, every=False)},
     }
 
 
-def _title(found: TrustFindings, several: bool) -> str:
-    """Return how a run is called in lists and menus."""
-    return ", ".join([found.learner, named(found), *([found.benchmark] if several else [])])
+def _title(findings: TrustFindings, several: bool) -> str:
+    """Return the name of a run in lists and menus."""
+    return ", ".join([findings.learner, run_label(findings), *([findings.benchmark] if several else [])])
 
 
-def _distances(found: TrustFindings) -> tuple[str, ...]:
-    retrained = () if found.retraining is None else found.retraining.distances
-    compared = () if found.checkpoints is None else tuple(next(iter(found.checkpoints.scores.values())))
+def _distances(findings: TrustFindings) -> tuple[str, ...]:
+    retrained = () if findings.retraining is None else findings.retraining.distances
+    compared = () if findings.checkpoints is None else tuple(next(iter(findings.checkpoints.scores.values())))
     return (*retrained, *compared)
 
 
-def _words(found: TrustFindings, part: str) -> str:
-    """Return what one run's part says, with what it was measured on."""
-    told: list[str] = []
+def _text(findings: TrustFindings, part: str) -> str:
+    """Return the text of one run's part: what was measured, the results, and which explainers were refused."""
+    sentences: list[str] = []
     refused: dict[str, str] = {}
-    if part == "bias" and found.bias is not None:
-        told, refused = (
-            [f"{found.bias.subject}, {found.bias.samples} samples.", *bias_words(found.bias)],
-            found.bias.refused,
+    if part == "bias" and (bias := findings.bias) is not None:
+        sentences, refused = [f"{bias.subject}, {bias.examples} examples.", *describe_bias(bias)], bias.refused
+    if part == "retraining" and (summary := findings.retraining) is not None:
+        setting = (
+            f"{summary.network} on {summary.data}: {summary.folds} networks, each trained without one fold of "
+            f"{summary.examples} examples; {summary.per_fold} examples per fold."
         )
-    if part == "retraining" and (one := found.retraining) is not None:
-        about = f"{one.network} on {one.data}: {one.folds} networks, each without one fold of {one.examples} examples; "
-        about += f"{one.per_fold} samples of each fold."
-        kind = shown_distance(one.distances)
-        told, refused = [about, *retraining_words(one, kind), *trend_words(one, kind)], one.refused
-    if part == "checkpoints" and found.checkpoints is not None:
-        told = [f"{found.checkpoints.per_task} samples a task.", *checkpoint_words(found, found.retraining)]
-        refused = found.checkpoints.refused
-    return " ".join([*told, *(f"{name} was refused: {why}." for name, why in refused.items())])
+        distance = default_distance(summary.distances)
+        sentences = [setting, *describe_retraining(summary, distance), *describe_trends(summary, distance)]
+        refused = summary.refused
+    if part == "checkpoints" and (checkpoints := findings.checkpoints) is not None:
+        sentences = [
+            f"{checkpoints.per_task} examples per task.",
+            *describe_checkpoints(findings, findings.retraining),
+        ]
+        refused = checkpoints.refused
+    return " ".join([*sentences, *(f"{name} was refused: {reason}." for name, reason in refused.items())])

@@ -1,6 +1,6 @@
-"""The experiments of the attribution-bias paper, one module each."""
+"""The experiments of the attribution-bias paper and the code that they share."""
 
-from perdure.reproduce.bias.experiment import Experiment, Place, run_experiment, write_page
+from perdure.reproduce.bias.experiment import Experiment, Workspace, run_experiment, write_page
 from perdure.reproduce.bias.experiments import (
     agreement,
     boxes,
@@ -34,4 +34,4 @@ _ALL = (
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 
-__all__ = ["EXPERIMENTS", "Experiment", "Place", "run_experiment", "write_page"]
+__all__ = ["EXPERIMENTS", "Experiment", "Workspace", "run_experiment", "write_page"]

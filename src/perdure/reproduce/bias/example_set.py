@@ -1,4 +1,4 @@
-"""The samples, maps and marginals that several experiments look at; each is made once."""
+"""The test examples of an experiment with their attribution maps, Shapley marginals and exact Shapley values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure import explain
-from perdure.explain import ExactShapley, NetworkGame, Players, quick_game
-from perdure.reproduce.bias.experiment import Place
-from perdure.reproduce.bias.networks import Subject
-from perdure.reproduce.bias.stored_arrays import Arrays, kept, weights_digest
+from perdure.explain import ExactShapley, NetworkGame, Players, fast_game
+from perdure.reproduce.bias.array_cache import Arrays, cached_arrays, weights_digest
+from perdure.reproduce.bias.experiment import Workspace
+from perdure.reproduce.bias.trained_models import TrainedModel
 from perdure.runs.data import balanced_order
 
 METHODS = ("grad", "gradient_x_input", "integrated_gradients", "guided_backprop", "lrp", "deepshap", "lime")
@@ -30,47 +30,50 @@ SHORT = {
     "lime": "LIME",
 }
 BACKGROUND = 100
-DRAWN = 6
-BUDGET = 100
-"""Steps or perturbations that a map may take."""
+MIN_SELECTED = 6
+SAMPLES = 100
+"""Gradients, integration steps or perturbations per map."""
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class LookedAt:
-    """Some test samples of a network, who plays on them, and where long computations are kept."""
+class ExampleSet:
+    """Test examples of a trained model and their players; expensive results are cached in the workspace."""
 
-    place: Place
-    subject: Subject
+    workspace: Workspace
+    model: TrainedModel
     x: Tensor
     y: Tensor
     background: Tensor
     players: Players
 
     def maps(self, methods: Sequence[str] = METHODS) -> FloatArray:
-        """Return (methods, samples, players): each method's map, channels joined, summed over each player's pixels."""
-        found = []
+        """Return (methods, examples, players): each method's maps, reduced to pixels and summed over each player's pixels."""
+        maps = []
         for done, method in enumerate(methods):
-            self.place.progress("maps", done, len(methods))
+            self.workspace.progress("maps", done, len(methods))
             map_ = explain.attribute(
-                self.subject.network,
+                self.model.network,
                 self.x,
                 self.y,
                 method,
                 background=self.background,
-                samples=BUDGET,
+                samples=SAMPLES,
                 reduce="pixels" if self.x.dim() > 2 else None,
             ).detach()
-            if self.x.dim() > 2:  # all of a pixel's attribution at its first channel, nothing at the others
+            if self.x.dim() > 2:  # a pixel's attribution goes to its first channel; the other channels get 0
                 map_ = torch.cat([map_[:, None], torch.zeros_like(self.x[:, 1:])], dim=1)
-            found.append(self.players.gather(map_.double()).numpy())
-        self.place.progress("maps", len(methods), len(methods))
-        return np.stack(found)
+            maps.append(self.players.gather(map_.double()).numpy())
+        self.workspace.progress("maps", len(methods), len(methods))
+        return np.stack(maps)
 
     def marginals(
         self, permutations: int, *, paired: bool = False, seed: int = 0, of: Sequence[int] | None = None
     ) -> FloatArray:
-        """Return (samples, permutations, players), kept sample by sample."""
+        """Return the marginal contributions (examples, permutations, players), cached per example.
+
+        ``paired``: antithetic pairs of permutations. ``of``: only these players.
+        """
         settings = {
             "permutations": permutations,
             "paired": paired,
@@ -79,9 +82,9 @@ class LookedAt:
         }
         kind = f"{permutations}" + ("-paired" if paired else "") + ("" if of is None else "-some") + f"-seed-{seed}"
 
-        def make(row: int) -> Arrays:
-            made = explain.shapley_marginals(
-                self.subject.network,
+        def compute(row: int) -> Arrays:
+            marginals = explain.shapley_marginals(
+                self.model.network,
                 self.x[row : row + 1],
                 self.y[row : row + 1],
                 background=self.background,
@@ -91,58 +94,62 @@ class LookedAt:
                 players=self.players,
                 of=of,
             )
-            return {"marginals": made[0].astype(np.float32)}
+            return {"marginals": marginals[0].astype(np.float32)}
 
-        found = self._kept("paired permutations" if paired else "permutations", kind, settings, make)
-        return np.stack([one["marginals"].astype(np.float64) for one in found])
+        arrays = self._cached("paired permutations" if paired else "permutations", kind, settings, compute)
+        return np.stack([entry["marginals"].astype(np.float64) for entry in arrays])
 
     def exact(self) -> list[ExactShapley]:
-        """Return every sample's exact Shapley values with the outputs of all coalitions, kept sample by sample."""
+        """Return each example's exact Shapley values with the outputs of all coalitions, cached per example."""
 
-        def make(row: int) -> Arrays:
+        def compute(row: int) -> Arrays:
             game = NetworkGame(
-                self.subject.network,
+                self.model.network,
                 self.x[row],
                 int(self.y[row]),
                 self.players,
                 self.background.mean(dim=0),
             )
-            solved = explain.exact_shapley(quick_game(game), self.players.count)
+            solved = explain.exact_shapley(fast_game(game), self.players.count)
             return {"values": solved.values, "table": solved.table}
 
-        found = self._kept("exact Shapley values", "exact", {}, make)
-        return [ExactShapley(one["values"], one["table"], len(one["table"])) for one in found]
+        arrays = self._cached("exact Shapley values", "exact", {}, compute)
+        return [ExactShapley(entry["values"], entry["table"], len(entry["table"])) for entry in arrays]
 
-    def _kept(self, label: str, kind: str, settings: dict[str, Any], make: Callable[[int], Arrays]) -> list[Arrays]:
-        digest = weights_digest(self.subject.network)
-        found = []
+    def _cached(
+        self, label: str, kind: str, settings: dict[str, Any], compute: Callable[[int], Arrays]
+    ) -> list[Arrays]:
+        """Return the arrays of every example, computed or from the cache."""
+        digest = weights_digest(self.model.network)
+        arrays = []
         for index in range(len(self.x)):
-            self.place.progress(label, index, len(self.x))
-            told = {
+            self.workspace.progress(label, index, len(self.x))
+            cache_key = {
                 **settings,
                 "weights": digest,
                 "sample": float(self.x[index].double().square().sum()),
                 "background": float(self.background.double().square().sum()),
                 "players": [self.players.kind, self.players.count],
             }
-            name = f"{self.subject.name}-{self.players.kind}-{self.players.count}-{kind}-sample-{index}"
-            found.append(kept(self.place, name, told, partial(make, index)))
-        self.place.progress(label, len(self.x), len(self.x))
-        return found
+            name = f"{self.model.name}-{self.players.kind}-{self.players.count}-{kind}-sample-{index}"
+            arrays.append(cached_arrays(self.workspace, name, cache_key, partial(compute, index)))
+        self.workspace.progress(label, len(self.x), len(self.x))
+        return arrays
 
 
-def look_at(place: Place, subject: Subject, images: int, cells: int | None = None) -> LookedAt:
-    """Return so many test samples; players are pixels (columns of a table), or the cells of a grid.
+def select_examples(workspace: Workspace, model: TrainedModel, images: int, cells: int | None = None) -> ExampleSet:
+    """Return ``images`` test examples; the players are pixels (features of a table), or the cells of a grid.
 
-    At least six are drawn and the first taken, so that experiments with few images share them and what is kept of them.
+    At least six examples are drawn and the first ``images`` of them used, so that experiments with few images use the
+    same ones and share their cached results.
     """
-    x, y = subject.samples(max(images, DRAWN))
+    x, y = model.examples(max(images, MIN_SELECTED))
     shape = tuple(x.shape[1:])
     players = explain.pixels(shape) if cells is None else explain.grid(shape, cells)
-    return LookedAt(place, subject, x[:images], y[:images], subject.background(BACKGROUND), players)
+    return ExampleSet(workspace, model, x[:images], y[:images], model.background(BACKGROUND), players)
 
 
-def rows_looked_at(subject: Subject, images: int) -> NDArray[np.int64]:
-    """Return the places of these samples among the test samples."""
-    order = balanced_order(subject.benchmark.tasks[0].test.y, 0)
-    return np.sort(order[: max(images, DRAWN)])[:images]
+def selected_rows(model: TrainedModel, images: int) -> NDArray[np.int64]:
+    """Return the indices of the selected examples among the test examples."""
+    order = balanced_order(model.benchmark.tasks[0].test.y, 0)
+    return np.sort(order[: max(images, MIN_SELECTED)])[:images]

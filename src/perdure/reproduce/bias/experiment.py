@@ -1,4 +1,4 @@
-"""What every experiment of the bias paper is here: a name, the figure or table it makes again, and a way to run it."""
+"""The `Experiment` type, the `Workspace` it runs in, and the page that collects the experiments' sections."""
 
 from __future__ import annotations
 
@@ -9,53 +9,57 @@ from pathlib import Path
 from perdure.base.files import write_atomically
 
 Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is, and how much there is."""
+"""Callback with the current activity, the number of finished items and their total."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an experiment finds its data, keeps networks and values, and puts its pictures; and whom it tells."""
+class Workspace:
+    """The directories and the progress callback of an experiment."""
 
     data_dir: Path | None
+    """Directory of the data sets."""
     out: Path
-    """Shared by all experiments: networks trained for one serve the others."""
+    """Directory of trained networks and intermediate results, shared by all experiments."""
     pictures: Path
+    """Directory of the figures."""
     progress: Progress
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One figure or table of the paper, made again."""
+    """The reproduction of one figure or table of the paper."""
 
     name: str
     title: str
     paper: str
-    """Which figure or table: ``Figure 5``."""
-    run: Callable[[Place], str]
-    """Measure, draw, and return the section of the page as Markdown, without its heading."""
+    """The figure or table, such as ``Figure 5``."""
+    run: Callable[[Workspace], str]
+    """Computes the results, saves the figures, and returns the section in Markdown, without its heading."""
 
 
 def section_file(out: Path, experiment: Experiment) -> Path:
-    """Return where an experiment's section is kept until the page is put together."""
+    """Return the file that stores an experiment's section of the page."""
     return out / "sections" / f"{experiment.name}.md"
 
 
-def run_experiment(experiment: Experiment, place: Place) -> None:
-    """Run one experiment and keep its section."""
-    place.out.mkdir(parents=True, exist_ok=True)
-    place.pictures.mkdir(parents=True, exist_ok=True)
-    text = experiment.run(place)
-    write_atomically(section_file(place.out, experiment), text.encode())
+def run_experiment(experiment: Experiment, workspace: Workspace) -> None:
+    """Run one experiment and store its section."""
+    workspace.out.mkdir(parents=True, exist_ok=True)
+    workspace.pictures.mkdir(parents=True, exist_ok=True)
+    text = experiment.run(workspace)
+    write_atomically(section_file(workspace.out, experiment), text.encode())
 
 
 def write_page(experiments: Sequence[Experiment], out: Path, page: Path) -> None:
-    """Put all sections that were made on one page, and name those that were not."""
+    """Write the page from all stored sections; experiments without a section are listed as not run."""
     lines = [
-        "# Can the explanation be believed? The bias paper's experiments, made again",
+        "# Can the explanations be trusted? The bias paper's experiments, reproduced",
         "",
-        "Each part is made by `perdure reproduce NAME --data-dir DATA`; intervals and ± are 95 % unless said otherwise.",
-        "Networks are smaller or trained for shorter than the paper's where it says so, so orders can be compared, and sizes",
-        "only with care. [What is computed](../trust.md).",
+        "Each section is created by `perdure reproduce NAME --data-dir DATA`. Intervals and ± are 95 % unless",
+        "stated otherwise.",
+        "Some networks are smaller or trained for fewer epochs than the paper's, as stated in each section, so",
+        "compare rankings;",
+        "compare magnitudes only with caution. [What is computed](../trust.md).",
         "",
     ]
     for experiment in experiments:

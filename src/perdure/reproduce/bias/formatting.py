@@ -1,4 +1,4 @@
-"""How numbers and sentences stand on the page of the bias experiments."""
+"""Markdown cells, tables and paragraphs of the page of the bias experiments."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 from perdure.metrics import Interval, interval
 
 
-def shown(value: Interval, digits: int = 3) -> str:
+def interval_cell(value: Interval, digits: int = 3) -> str:
     """Return a mean with its interval as a table cell."""
     if np.isnan(value.low):
         return f"{value.mean:.{digits}g}"
     return f"{value.mean:.{digits}g} [{value.low:.{digits}g}, {value.high:.{digits}g}]"
 
 
-def geometric(values: Any, digits: int = 3) -> str:
-    """Return the geometric mean of positive numbers with its interval, as a table cell; ratios and errors spread that way."""
+def geometric_mean_cell(values: Any, digits: int = 3) -> str:
+    """Return the geometric mean of positive numbers with its interval as a table cell; suits ratios and relative errors."""
     logs = interval(np.log(np.asarray(values, dtype=np.float64)))
     return f"{np.exp(logs.mean):.{digits}g} [{np.exp(logs.low):.{digits}g}, {np.exp(logs.high):.{digits}g}]"
 
 
-def said(*sentences: str) -> str:
-    """Return a paragraph."""
+def paragraph(*sentences: str) -> str:
+    """Return the sentences joined by spaces."""
     return " ".join(sentences)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -1,4 +1,4 @@
-"""The numbers of the bias paper's Tables 3 to 12, as printed, one misprint mended."""
+"""The numbers of the bias paper's Tables 3 to 12 as printed, with one misprint corrected."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ METHODS = {
     "lrp": "LRP",
     "integrated_gradients": "IG",
 }
-"""Our names of the paper's methods, and its own."""
+"""Method names: perdure's, and the paper's."""
 MISPRINTS = {("lenet", "bottom", 0.9, "integrated_gradients"): 0.00716}
-"""The last cell of Table 3 reads 0.0716, ten times its neighbours; a zero is missing."""
+"""The last cell of Table 3 is printed as 0.0716, ten times its neighbors: a zero is missing."""
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """One network's table: ``bias[side, share][method]``; a method the paper did not run is not in it."""
+    """The table of one network: ``bias[side, share][method]``, without the methods that the paper did not run."""
 
     number: int
     network: str
@@ -34,12 +34,12 @@ class PublishedTable:
     bias: dict[tuple[str, float], dict[str, float]]
 
     def at(self, method: str, side: str, share: float) -> float:
-        """Return a number of the table, NaN where the paper has none."""
+        """Return the printed bias, NaN if the paper has none."""
         return self.bias[side, share].get(method, math.nan)
 
 
 def published_tables() -> dict[str, PublishedTable]:
-    """Return all ten tables by our names of the networks."""
+    """Return all ten tables, keyed by perdure's network names."""
     text = (resources.files(__package__) / "published_bias.csv").read_text(encoding="utf-8")
     tables: dict[str, PublishedTable] = {}
     for row in csv.DictReader(text.splitlines()):
@@ -57,5 +57,5 @@ def published_table(network: str) -> PublishedTable:
     """Return the table of one network."""
     tables = published_tables()
     if network not in tables:
-        raise InputError(f"network {network!r}: the paper has no table of it, {suggest(network, list(tables))}")
+        raise InputError(f"network {network!r}: the paper has no table for it; {suggest(network, list(tables))}")
     return tables[network]

@@ -1,1 +1,1 @@
-"""Published tables of learners: classic and memory-based methods side by side."""
+"""Comparisons of learners from published tables: classic and memory-based methods."""

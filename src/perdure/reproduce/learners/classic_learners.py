@@ -1,4 +1,4 @@
-"""The twelve classic learners side by side, in the form of the table of more-than-forgetting."""
+"""The twelve classic learners in the form of the table of more-than-forgetting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from perdure.audits import Audit, LearnerAudit
 from perdure.base.files import write_atomically
 from perdure.learners import Training
-from perdure.reproduce.learners.study import Study, cell, chosen_in_trials, operations, protocol, records_of
+from perdure.reproduce.learners.study import Study, cell, operations, protocol, records_of, tuned_settings
 
 CLASSIC = ("naive", "cumulative", "joint", "l2", "ewc", "online-ewc", "si", "mas", "lwf", "rehearsal", "gem", "agem")
 PAPER = ("naive", "cumulative", "ewc", "lwf", "si")
@@ -52,7 +52,7 @@ STUDIES = {study.name: study for study in (_MNIST, _CIFAR, _CIFAR_TASK)}
 
 
 def table(study: Study, audit: Audit, out: Path) -> str:
-    """Return the study as Markdown: accuracy, forgetting, the seven criteria, the scores, cost, and the settings used."""
+    """Return the study in Markdown: accuracy, forgetting, the seven criteria, CL_scores, cost and settings."""
     records = records_of(study, out)
     lines = [f"## {study.title}", "", protocol(study, records[0]), ""]
     header = ["learner", "average accuracy", "forgetting", *CRITERIA[2:], "W1", "W2", "W3", "multiply-adds / naive"]
@@ -66,11 +66,15 @@ def table(study: Study, audit: Audit, out: Path) -> str:
     shares = sorted(audit.first_places.items(), key=lambda pair: -pair[1])
     lines += [
         "",
-        "First place over all weightings: " + ", ".join(f"`{n}` {s:.0%}" for n, s in shares if s >= 0.005) + ".",
+        "Share of all weightings under which a learner ranks first: "
+        + ", ".join(f"`{name}` {share:.0%}" for name, share in shares if share >= 0.005)
+        + ".",
         "",
     ]
     lines += [
-        "Settings chosen on validation data: " + "; ".join(_settings(out, study, e) for e in audit.learners) + ".",
+        "Settings chosen on validation data: "
+        + "; ".join(_chosen_settings(out, study, entry) for entry in audit.learners)
+        + ".",
         "",
     ]
     return "\n".join(lines)
@@ -81,15 +85,16 @@ def write_results(sections: list[str], path: Path) -> None:
     intro = [
         "# The twelve classic learners",
         "",
-        "Made by `perdure reproduce classic-learners --data-dir DATA` (DATA holds `mnist.npz` and `cifar10-small.npz`).",
-        "Means over seeds with 95 % Student t intervals (half-widths after ±). Every learner had the same number of tuning",
-        "trials, judged on validation data only (a fifth of the training data). W1 to W3: CL_score. A dash: not defined for",
-        "that learner.",
+        "Created by `perdure reproduce classic-learners --data-dir DATA` (DATA holds `mnist.npz` and `cifar10-small.npz`).",
+        "Means over seeds with 95 % Student t intervals (half-widths after ±). Every learner has the same number of tuning",
+        "trials, evaluated on validation data only (a fifth of the training data). W1 to W3: CL_score with these",
+        "weights. A dash",
+        "means that the metric is not defined for the learner.",
         "",
     ]
     write_atomically(path, "\n".join([*intro, *sections]).encode())
 
 
-def _settings(out: Path, study: Study, entry: LearnerAudit) -> str:
-    chosen = chosen_in_trials(study, out, entry.learner)
+def _chosen_settings(out: Path, study: Study, entry: LearnerAudit) -> str:
+    chosen = tuned_settings(study, out, entry.learner)
     return f"`{entry.learner}` " + ", ".join(f"{name} {value:.3g}" for name, value in chosen.items())

@@ -1,4 +1,4 @@
-"""The nine methods of the SHAPC paper's Table 1 in one framework, beside its numbers."""
+"""The nine methods of the SHAPC paper's Table 1, compared with its numbers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from perdure.learners import Training
 from perdure.reproduce.learners.study import (
     Study,
     cell,
-    chosen_in_trials,
     operations,
     protocol,
     records_of,
     step_seconds,
+    tuned_settings,
 )
 
 PAPER = {
@@ -34,7 +34,7 @@ PAPER = {
 }
 """Average accuracy and average forgetting on Split CIFAR-10 in the paper's Table 1, in percent."""
 
-# Published for Split CIFAR-10, but for what goes with a smaller batch; rates come from the study.
+# Published for Split CIFAR-10, except settings that depend on the smaller batch; learning rates come from the study.
 _SETTINGS: dict[str, dict[str, Any]] = {
     "lwf": {"alpha": 3.0, "weight_decay": 5e-4},
     "si": {"c": 0.5, "xi": 1.0},
@@ -61,8 +61,9 @@ _SMALL = Study(
     settings={**_SETTINGS, "lwf": {**_SETTINGS["lwf"], "lr": 0.003}, "icarl": {**_SETTINGS["icarl"], "lr": 0.1}},
     augmentation="crop-flip",
 )
-# All begin with their published settings for Split CIFAR-10 (the rate .03 where none suits this batch) and have the same
-# trials. Those are of a narrower network and shorter, or they would cost more than the study.
+# All learners start from their published settings for Split CIFAR-10 (learning rate .03 where the published one does not
+# suit this batch size) and have the same number of trials. Trials use a narrower network and fewer epochs, since they
+# would otherwise cost more than the study.
 _RESNET = replace(
     _SMALL,
     name="memory-resnet18",
@@ -84,11 +85,11 @@ STUDIES = {study.name: study for study in (_SMALL, _RESNET)}
 
 
 def table(study: Study, audit: Audit, out: Path) -> str:
-    """Return the study as Markdown: accuracy and forgetting beside the paper's, cost, and where the order differs."""
+    """Return the study in Markdown: accuracy and forgetting with the paper's numbers, cost, and differences in ranking."""
     records = records_of(study, out)
     lines = [f"## {study.title}", "", f"Study `{study.name}`. {protocol(study, records[0])}", ""]
     header = ["learner", "runs", "average accuracy", "forgetting", "paper: accuracy", "paper: forgetting"]
-    header += ["multiply-adds of a run / naive", "processor time of a step / naive"]
+    header += ["multiply-adds per run / naive", "CPU time per training step / naive"]
     lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     spent, seconds = operations(records, "naive"), step_seconds(study, out, "naive")
     for entry in audit.learners:
@@ -104,25 +105,25 @@ def table(study: Study, audit: Audit, out: Path) -> str:
             "–" if math.isnan(pace) else f"{pace:.2f}",
         ]
         lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *order(audit), "", settings_in_words(study, out), ""])
+    return "\n".join([*lines, "", *ranking_comparison(audit), "", describe_settings(study, out), ""])
 
 
-def settings_in_words(study: Study, out: Path) -> str:
-    """Return the shared training and each learner's own settings; those chosen in trials take the place of the first ones."""
+def describe_settings(study: Study, out: Path) -> str:
+    """Return the shared training settings and each learner's own; tuned settings replace the initial ones."""
     training = study.training
-    fall = f"rate x {training.decay:g} after epoch {training.milestones[0]}"
-    rate = "" if study.trials else f"rate {training.lr:g}, "
-    found = {name: {**study.settings.get(name, {}), **chosen_in_trials(study, out, name)} for name in study.learners}
-    own = [
+    decay = f"learning rate x {training.decay:g} after epoch {training.milestones[0]}"
+    rate = "" if study.trials else f"learning rate {training.lr:g}, "
+    by_learner = {name: {**study.settings.get(name, {}), **tuned_settings(study, out, name)} for name in study.learners}
+    listing = [
         f"`{name}` " + ", ".join(f"{setting} {value:.3g}" for setting, value in settings.items())
-        for name, settings in found.items()
+        for name, settings in by_learner.items()
         if settings
     ]
-    return f"Settings: {rate}momentum {training.momentum:g}, {fall}; " + "; ".join(own) + "."
+    return f"Settings: {rate}momentum {training.momentum:g}, {decay}; " + "; ".join(listing) + "."
 
 
-def order(audit: Audit) -> list[str]:
-    """Return the order by average accuracy, ours and the paper's, and each pair that stands the other way round."""
+def ranking_comparison(audit: Audit) -> list[str]:
+    """Return our and the paper's ranking by average accuracy, and each pair whose order is reversed."""
     entries = {entry.learner: entry for entry in audit.learners if entry.learner in PAPER}
     ours = sorted(entries, key=lambda name: -accuracy(entries[name]).mean)
     theirs = sorted(entries, key=lambda name: -PAPER[name][0])
@@ -132,17 +133,17 @@ def order(audit: Audit) -> list[str]:
         if accuracy(entries[low]).mean > accuracy(entries[high]).mean
     ]
     lines = [
-        "Order by average accuracy: " + " > ".join(f"`{name}`" for name in ours) + ".",
+        "Ranking by average accuracy: " + " > ".join(f"`{name}`" for name in ours) + ".",
         "",
-        "In the paper: " + " > ".join(f"`{name}`" for name in theirs) + ".",
+        "Ranking in the paper: " + " > ".join(f"`{name}`" for name in theirs) + ".",
         "",
-        f"Of {len(theirs) * (len(theirs) - 1) // 2} pairs {len(reversed_pairs)} stand the other way round"
+        f"{len(reversed_pairs)} of {len(theirs) * (len(theirs) - 1) // 2} pairs are in the reverse order"
         + (":" if reversed_pairs else "."),
         "",
     ]
     for higher, lower in reversed_pairs:
-        clear = accuracy(entries[higher]).low > accuracy(entries[lower]).high
-        lines.append(f"- `{higher}` above `{lower}`, intervals {'apart' if clear else 'overlap'}")
+        separate = accuracy(entries[higher]).low > accuracy(entries[lower]).high
+        lines.append(f"- `{higher}` above `{lower}`; the intervals {'do not overlap' if separate else 'overlap'}")
     return lines
 
 
@@ -152,16 +153,20 @@ def accuracy(entry: LearnerAudit) -> Interval:
 
 
 def write_results(sections: list[str], path: Path) -> None:
-    """Write the page."""
+    """Write the page of all studies."""
     intro = [
         "# The nine methods of the SHAPC paper's Table 1",
         "",
-        "Made by `perdure reproduce memory-learners --data-dir DATA` (DATA holds `cifar10-small.npz`); `--only NAME` makes one",
-        "study. Means over seeds with 95 % Student t intervals (half-widths after ±), on 100 test images of each class. On",
-        "ResNet-18 every learner had the same few trials, judged on validation images only (a fifth of the training images);",
-        "the first is its published settings, the others vary the rate and the method's main weights. The small network has",
-        "the published weights, without trials. Momentum was added for so few steps. The paper's numbers are for the whole",
-        "data, a full-width network and 50 epochs a task, so only the order can be compared.",
+        "Created by `perdure reproduce memory-learners --data-dir DATA` (DATA holds `cifar10-small.npz`);",
+        "`--only NAME` runs one",
+        "study. Means over seeds with 95 % Student t intervals (half-widths after ±), on 100 test images per class. With",
+        "ResNet-18, every learner has the same small number of trials, evaluated on validation images only (a fifth of the",
+        "training images); the first trial uses the published settings, the others vary the learning rate and",
+        "the method's main",
+        "coefficients. The small network uses the published coefficients, without trials. Momentum is added because there are",
+        "few training steps. The paper's numbers are for the full data, a full-width network and 50 epochs per",
+        "task, so only the",
+        "ranking is comparable.",
         "[What agrees and what does not](../learners.md#the-nine-methods-of-the-shapc-paper).",
         "",
     ]

@@ -1,4 +1,4 @@
-"""A study: learners side by side on one benchmark, tuned and trained alike; what the pages of results share."""
+"""Studies: several learners tuned and trained with the same budget on one benchmark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Watcher = Callable[[str], AbstractContextManager[Progress]]
 
 @dataclass(frozen=True)
 class Study:
-    """One benchmark and how every learner is trained on it; the tuning budget is the same for all, 0 trials for none."""
+    """One benchmark and the training of every learner on it; all learners have the same number of tuning trials."""
 
     name: str
     title: str
@@ -37,29 +37,33 @@ class Study:
     width: int | None
     training: Training
     trials: int
+    """Tuning trials per learner; 0 for no tuning."""
     seeds: int
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What a learner is trained with besides: its own settings, and rates that differ."""
+    """Settings of single learners that replace the shared ones."""
     augmentation: Augmentation | None = None
-    """None for the benchmark's own."""
+    """None for the benchmark's default."""
     tuning_width: int | None = None
-    """Width of the network in the trials; None for the study's own."""
+    """Width of the network in the trials; None for the study's width."""
     tuning_epochs: int | None = None
-    """Epochs a task in the trials, the rate falling after three quarters of them; None for the study's own."""
+    """Epochs per task in the trials, with decay after three quarters of them; None for the study's number."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What can be reproduced: studies, how each becomes a section, how the sections become a page, and where that is."""
+    """A page of results that can be reproduced."""
 
     studies: Mapping[str, Study]
     table: Callable[[Study, Audit, Path], str]
+    """Returns a study's section in Markdown."""
     write_results: Callable[[list[str], Path], None]
+    """Writes the page from its sections."""
     page: Path
+    """Default file of the page."""
 
 
 class Stopwatch(Progress):
-    """Passes on what a run tells, and keeps the processor seconds of every training step after the first task."""
+    """Forwards a run's progress and records the CPU seconds of every training step after the first task."""
 
     def __init__(self, inner: Progress) -> None:
         self.inner = inner
@@ -68,12 +72,12 @@ class Stopwatch(Progress):
         self.first = True
 
     def begin_task(self, position: Position, done_batches: int) -> None:
-        """The time before the first batch is no step's."""
+        """Reset the clock: the time before the first batch belongs to no training step."""
         self.inner.begin_task(position, done_batches)
         self.first, self.since = position.step == 0, None
 
     def batch(self, epoch: int, loss: float) -> None:
-        """Take the time since the last batch."""
+        """Record the time since the previous batch."""
         self.inner.batch(epoch, loss)
         now = time.process_time()
         if self.since is not None and not self.first:
@@ -81,14 +85,14 @@ class Stopwatch(Progress):
         self.since = now
 
     def end_task(self, position: Position, accuracies: Sequence[float]) -> None:
-        """Pass it on."""
+        """Forward the end of the task."""
         self.inner.end_task(position, accuracies)
 
 
 def run_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) -> Audit:
-    """Tune and train every learner; what is finished is left alone, so that the command can be stopped and repeated.
+    """Tune and train every learner; finished runs are skipped, so an interrupted study can be resumed.
 
-    Seed after seed, so that a study stopped early has as many seeds of each learner, give or take one.
+    Seeds are the outer loop, so that after an interruption the numbers of seeds per learner differ by at most one.
     """
     benchmark = load_benchmark(study, data_dir)
     for seed in range(study.seeds):
@@ -104,22 +108,22 @@ def run_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) ->
 
 
 def tuned_run(study: Study, name: str, benchmark: tasks.Benchmark, folder: Path, watch: Watcher) -> Run:
-    """Return how a learner is trained: as the study says, with the settings of its best trial if there are trials."""
+    """Return a learner's run configuration: the study's settings, or those of its best trial if there are trials."""
     run = Run(benchmark, learners.get(name), network=study.network, width=study.width, training=study.training)
     run = with_settings(run, dict(study.settings.get(name, {})))
     if not study.trials:
         return run
     trial = run if study.tuning_width is None else replace(run, width=study.tuning_width)
     if study.tuning_epochs is not None:
-        fall = max(1, study.tuning_epochs * 3 // 4)
-        trial = with_settings(trial, {"epochs": study.tuning_epochs, "milestones": (fall,)})
+        milestone = max(1, study.tuning_epochs * 3 // 4)
+        trial = with_settings(trial, {"epochs": study.tuning_epochs, "milestones": (milestone,)})
     with watch(f"{name} tuning") as progress:
-        chosen = best_settings(trial, study.trials, folder / "tuning.json", progress)
-    return replace(with_settings(run, chosen), tuning_trials=study.trials)
+        settings = best_settings(trial, study.trials, folder / "tuning.json", progress)
+    return replace(with_settings(run, settings), tuning_trials=study.trials)
 
 
-def chosen_in_trials(study: Study, out: Path, learner: str) -> dict[str, float]:
-    """Return the settings of a learner's best trial; none without trials."""
+def tuned_settings(study: Study, out: Path, learner: str) -> dict[str, float]:
+    """Return the settings of a learner's best trial; an empty dictionary if the study has no trials."""
     if not study.trials:
         return {}
     trials = read_json(out / study.name / learner / "tuning.json")["trials"][: study.trials]
@@ -127,10 +131,10 @@ def chosen_in_trials(study: Study, out: Path, learner: str) -> dict[str, float]:
 
 
 def load_benchmark(study: Study, data_dir: Path | None) -> tasks.Benchmark:
-    """Return a study's data, with validation data set aside if it tunes."""
-    where = study.benchmark if study.benchmark in tasks.names() else (data_dir or Path()) / study.benchmark
+    """Return a study's benchmark, with a validation split if the study has tuning trials."""
+    source = study.benchmark if study.benchmark in tasks.names() else (data_dir or Path()) / study.benchmark
     benchmark = tasks.load(
-        where,
+        source,
         scenario=study.scenario,
         per_class=study.per_class,
         validation=0.2 if study.trials else 0.0,
@@ -141,7 +145,7 @@ def load_benchmark(study: Study, data_dir: Path | None) -> tasks.Benchmark:
 
 
 def audit_study(study: Study, out: Path) -> Audit:
-    """Return the audit of a study's records, learners in the study's order."""
+    """Return the audit of a study's records, with the learners in the study's order."""
     audit = audit_records(out / study.name)
     return replace(audit, learners=tuple(sorted(audit.learners, key=lambda entry: study.learners.index(entry.learner))))
 
@@ -152,27 +156,27 @@ def records_of(study: Study, out: Path) -> list[Record]:
 
 
 def protocol(study: Study, record: Record) -> str:
-    """Return how a study was trained, in words."""
+    """Return a sentence that describes the data, the network and the training of a study."""
     training = study.training
     network = study.network if study.width is None else f"{study.network} width {study.width}"
     tuning = f"{study.trials} trials" if study.trials else "no tuning"
-    aside = " (a fifth for validation)" if study.trials else ""
-    shorter = [
-        f"{word} {size}"
-        for word, size in (("width", study.tuning_width), ("epochs", study.tuning_epochs))
+    split = " (a fifth for validation)" if study.trials else ""
+    tuning_sizes = [
+        f"{name} {size}"
+        for name, size in (("width", study.tuning_width), ("epochs", study.tuning_epochs))
         if size is not None
     ]
-    if study.trials and shorter:
-        tuning += f" (at {' and '.join(shorter)})"
+    if study.trials and tuning_sizes:
+        tuning += f" (at {' and '.join(tuning_sizes)})"
     return (
-        f"Five tasks of two classes, {study.per_class} training images of each class{aside}, {network}, {training.optimizer}, "
-        f"{training.epochs} epochs a task, batch {training.batch_size}, {tuning}, {study.seeds} seeds; "
+        f"Five tasks of two classes, {study.per_class} training images per class{split}, {network}, {training.optimizer}, "
+        f"{training.epochs} epochs per task, batch size {training.batch_size}, {tuning}, {study.seeds} seeds; "
         f"torch {record.manifest.software['torch']}."
     )
 
 
 def cell(value: Interval) -> str:
-    """Return a mean and the half-width of its interval; a dash for what is not defined."""
+    """Return a mean and the half-width of its interval; a dash if the value is missing."""
     if value.mean != value.mean:
         return "–"
     margin = max(value.high - value.mean, value.mean - value.low)
@@ -180,15 +184,15 @@ def cell(value: Interval) -> str:
 
 
 def operations(records: list[Record], learner: str) -> float:
-    """Return the mean multiply-adds of a whole run."""
+    """Return the mean number of multiply-adds of a learner's runs."""
     spent = [float(r.cost.operations.sum()) for r in records if r.cost is not None and r.manifest.learner == learner]
     return sum(spent) / len(spent)
 
 
 def step_seconds(study: Study, out: Path, learner: str) -> float:
-    """Return the mean over seeds of the median processor seconds of a training step after the first task.
+    """Return the median CPU seconds of a training step after the first task, averaged over seeds.
 
-    NaN where none was timed: joint training has no task after its first.
+    NaN if no step was timed: joint training has only one task.
     """
     files = sorted((out / study.name / learner).glob("time-*.json"))
     times = [float(read_json(file)["step_seconds"]) for file in files]

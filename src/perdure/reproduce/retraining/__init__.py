@@ -1,1 +1,1 @@
-"""The MeGe and ReCo study on CIFAR-10."""
+"""The study of MeGe and ReCo on CIFAR-10."""

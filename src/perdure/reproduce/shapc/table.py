@@ -1,4 +1,4 @@
-"""Attribution stability of the nine methods of the SHAPC paper's Table 1, beside its numbers, and its Table 2."""
+"""SHAPC of the nine methods of the SHAPC paper, compared with its Tables 1 and 2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from perdure.audits import Audit, ShapcResult
 from perdure.audits import audit as audit_records
 from perdure.base.files import write_atomically
-from perdure.figures import save, stability_bars, stability_matrices
+from perdure.figures import save, shapc_bars, shapc_matrices
 from perdure.reproduce.learners.study import Study, cell, protocol, records_of
 
 PAPER = {
@@ -38,21 +38,22 @@ OPTIONS = {"samples": 200, "per_task": 16, "background": 100}
 
 
 def table(study: Study, audit: Audit, out: Path) -> str:
-    """Audit the study's records and return their stability as Markdown."""
-    known = [entry.learner for entry in audit.learners]
-    found = audit_records(out / study.name, stability=OPTIONS, retrain_reference=True)
-    found = replace(found, learners=tuple(sorted(found.learners, key=lambda entry: known.index(entry.learner))))
+    """Compute SHAPC for the study's records and return the section in Markdown."""
+    order = [entry.learner for entry in audit.learners]
+    with_shapc = audit_records(out / study.name, shapc=OPTIONS, retrain_reference=True)
+    learners = tuple(sorted(with_shapc.learners, key=lambda entry: order.index(entry.learner)))
+    with_shapc = replace(with_shapc, learners=learners)
     results: dict[str, list[ShapcResult]] = {}
-    for result in found.stability:
+    for result in with_shapc.shapc:
         results.setdefault(result.learner, []).append(result)
     lines = [f"## {study.title}", "", protocol(study, records_of(study, out)[0]), ""]
-    lines += [*_main_table(found, results), "", *_shares_table(found, results), "", *_order(found)]
-    lines += ["Differences of SHAPC-Mean that remain after Holm's correction:", ""]
-    told = [f"- {difference}" for difference in found.differences if difference.p < 0.05]
-    lines += [*(told or ["- none"]), "", *_budget(found)]
-    figures = out / study.name
-    save(stability_bars(found), figures / "stability-bars.png")
-    save(stability_matrices(found), figures / "stability-matrices.png")
+    lines += [*_main_table(with_shapc, results), "", *_shares_table(with_shapc, results), "", *_order(with_shapc)]
+    lines += ["Differences of SHAPC-Mean that are significant after Holm's correction:", ""]
+    significant = [f"- {difference}" for difference in with_shapc.differences if difference.p < 0.05]
+    lines += [*(significant or ["- none"]), "", *_samples_text(with_shapc)]
+    folder = out / study.name
+    save(shapc_bars(with_shapc), folder / "stability-bars.png")
+    save(shapc_matrices(with_shapc), folder / "stability-matrices.png")
     return "\n".join([*lines, ""])
 
 
@@ -61,13 +62,13 @@ def _main_table(audit: Audit, results: dict[str, list[ShapcResult]]) -> list[str
     header += ["forgotten", "other seed, same task: calibrated", "paper: Mean", "paper: Var"]
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for entry in audit.learners:
-        own = results.get(entry.learner)
-        if own is None:
+        runs = results.get(entry.learner)
+        if runs is None:
             continue
         names = ("average_accuracy", "forgetting", "shapc_mean", "shapc_var", "shapc_calibrated")
         cells = [cell(entry.measures[name]) for name in names]
-        cells += [_mean([one.outcomes[name].mean for one in own]) for name in ("still correct", "forgotten")]
-        cells.append(_mean([one.retraining.calibrated.mean for one in own if one.retraining is not None]))
+        cells += [_mean([run.outcomes[name].mean for run in runs]) for name in ("still correct", "forgotten")]
+        cells.append(_mean([run.retraining.calibrated.mean for run in runs if run.retraining is not None]))
         paper = PAPER.get(entry.learner)
         cells += [f"{value / 100:.3f}" for value in paper] if paper else ["", ""]
         lines.append(f"| `{entry.learner}` | " + " | ".join(cells) + " |")
@@ -80,62 +81,65 @@ def _mean(values: list[float]) -> str:
 
 
 def _shares_table(audit: Audit, results: dict[str, list[ShapcResult]]) -> list[str]:
-    """Return SHAPC-Mean and Var at 10, 30 and 50 %, beside the paper's Table 2 where it has the learner."""
+    """Return SHAPC-Mean and SHAPC-Var at 10, 30 and 50 %, with the paper's Table 2 for the learners it contains."""
     lines = [
         "| learner | 10 %: Mean | Var | 30 %: Mean | Var | 50 %: Mean | Var | paper (CIFAR-100) |",
         "|" + "---|" * 8,
     ]
     for entry in audit.learners:
-        own = results.get(entry.learner)
-        if own is None:
+        runs = results.get(entry.learner)
+        if runs is None:
             continue
         cells = [
-            _mean([one.sensitivity[share][which].mean for one in own])
-            for share in sorted(own[0].sensitivity)
-            for which in (0, 1)
+            _mean([run.sensitivity[share][measure].mean for run in runs])
+            for share in sorted(runs[0].sensitivity)
+            for measure in (0, 1)
         ]
         paper = PAPER_SHARES.get(entry.learner)
-        said = "; ".join(f"{mean / 100:.3f}, {var / 100:.3f}" for mean, var in paper) if paper else ""
-        lines.append(f"| `{entry.learner}` | " + " | ".join(cells) + f" | {said} |")
+        published = "; ".join(f"{mean / 100:.3f}, {var / 100:.3f}" for mean, var in paper) if paper else ""
+        lines.append(f"| `{entry.learner}` | " + " | ".join(cells) + f" | {published} |")
     return lines
 
 
 def _order(audit: Audit) -> list[str]:
-    """Return the order by SHAPC-Mean and by the calibrated score, ours and the paper's, and how many pairs agree."""
+    """Return the paper's ranking, ours by SHAPC-Mean and by the calibrated score, and how many pairs agree."""
     entries = {entry.learner: entry.measures for entry in audit.learners if entry.learner in PAPER}
     theirs = sorted(entries, key=lambda name: -PAPER[name][0])
-    lines = ["In the paper: " + " > ".join(f"`{name}`" for name in theirs) + ".", ""]
+    lines = ["Ranking in the paper: " + " > ".join(f"`{name}`" for name in theirs) + ".", ""]
     for title, measure in (("SHAPC-Mean", "shapc_mean"), ("the calibrated score", "shapc_calibrated")):
         ours = sorted(entries, key=lambda name: -entries[name][measure].mean)
         pairs = list(combinations(theirs, 2))
         agree = sum(entries[high][measure].mean > entries[low][measure].mean for high, low in pairs)
         lines += [
-            f"By {title}: "
+            f"Ranking by {title}: "
             + " > ".join(f"`{name}`" for name in ours)
-            + f"; {agree} of {len(pairs)} pairs as in the paper.",
+            + f"; {agree} of {len(pairs)} pairs are in the same order as in the paper.",
             "",
         ]
     return lines
 
 
-def _budget(audit: Audit) -> list[str]:
-    enough = sum(one.budget_is_enough for one in audit.stability)
-    ceilings = [float(one.matrices["ceiling"][0, 1]) for one in audit.stability]
-    spent = f"{OPTIONS['samples']} gradients a sample and network, {OPTIONS['per_task']} samples a task"
-    checked = f"enough by its own check in {enough} of {len(audit.stability)} runs"
+def _samples_text(audit: Audit) -> list[str]:
+    enough = sum(result.budget_is_enough for result in audit.shapc)
+    ceilings = [float(result.matrices["ceiling"][0, 1]) for result in audit.shapc]
+    spent = f"{OPTIONS['samples']} gradients per map, {OPTIONS['per_task']} test examples per task"
+    checked = f"sufficient according to the built-in check in {enough} of {len(audit.shapc)} runs"
     noise = f"Noise ceiling of the first pair: {min(ceilings):.2f} to {max(ceilings):.2f}."
-    return [f"Budget: {spent}; {checked}. {noise}", ""]
+    return [f"Samples: {spent}; {checked}. {noise}", ""]
 
 
 def write_results(sections: list[str], path: Path) -> None:
-    """Write the page."""
+    """Write the page of all studies."""
     intro = [
-        "# Attribution stability of the nine methods of the SHAPC paper",
+        "# SHAPC of the nine methods of the SHAPC paper",
         "",
-        "Made by `perdure reproduce shapc --data-dir DATA` from the records of `perdure reproduce memory-learners` (trained",
-        "first if they are not there). Means over seeds with 95 % Student t intervals (half-widths after ±). The paper's",
-        "numbers are for the whole data, a full-width network, 50 epochs a task, and shap's plain sampling, so only orders",
-        "compare. [How to read the scores, and what they show](../stability.md#the-nine-methods-of-the-paper).",
+        "Created by `perdure reproduce shapc --data-dir DATA` from the records of `perdure reproduce",
+        "memory-learners` (which are",
+        "trained first if they do not exist). Means over seeds with 95 % Student t intervals (half-widths after",
+        "±). The paper's",
+        "numbers are for the full data, a full-width network, 50 epochs per task, and shap's iid sampling, so",
+        "only rankings are",
+        "comparable. [How to read the scores, and what they show](../stability.md#the-nine-methods-of-the-paper).",
         "",
     ]
     write_atomically(path, "\n".join([*intro, *sections]).encode())

@@ -1,1 +1,1 @@
-"""The experiments of the attribution-bias paper, one module each."""
+"""The experiments of the attribution-bias paper, one module per table or figure."""

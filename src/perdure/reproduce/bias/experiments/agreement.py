@@ -1,4 +1,4 @@
-"""Does M_bias at a feasible budget agree with the accurate bias? (the bias paper's Figure 6)."""
+"""Agreement of M_bias from few permutations with the accurate bias (the bias paper's Figure 6)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from perdure.reproduce.bias.trained_models import lenet, resnet20
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured on one network."""
+    """Sizes of the measurement on one network."""
 
     images: int
     cells: int | None
     """Cells of a grid along each side; None for pixels."""
     budgets: tuple[int, ...]
-    """Plain permutations, the largest the paper's or as many as this network allows."""
+    """Numbers of plain permutations; the largest is the paper's, or the affordable maximum for this network."""
     accurate: int
-    """Paired permutations of their own for the accurate bias."""
+    """Number of separate antithetic permutations for the accurate bias."""
     methods: tuple[str, ...]
 
 
@@ -37,38 +37,40 @@ TOP = (0.1,)
 
 @dataclass(frozen=True)
 class Agreement:
-    """The bias of every map, (methods, samples), at several budgets and accurately, and how well their orders agree.
+    """The bias of every map from few and from many permutations, and how well the rankings agree.
 
-    Degenerate maps (zero everywhere) are NaN and left out.
+    Degenerate maps (zero everywhere) are NaN and excluded.
     """
 
     budgets: tuple[int, ...]
     sampled: FloatArray
-    """(budgets, methods, samples)."""
+    """(budgets, methods, examples)."""
     accurate: FloatArray
+    """(methods, examples)."""
     accurate_stderr: float
-    """Root mean square of the accurate bias's own standard error, as a share of the mean bias."""
+    """Root mean square standard error of the accurate bias, divided by the mean bias."""
     pooled: tuple[SpearmanCorrelation, ...]
-    """Over all maps, at each budget."""
+    """For each budget: rank correlation over all maps."""
     within: tuple[Interval, ...]
-    """Over the methods of one sample, the mean over samples with its interval, at each budget."""
+    """For each budget: rank correlation over the methods of one example, averaged over examples."""
     deviation: FloatArray
-    """The mean of |sampled - accurate| over the mean accurate bias, at each budget."""
+    """For each budget: the mean of |sampled - accurate| divided by the mean accurate bias."""
 
 
 def agreement(
     maps: FloatArray, marginals: FloatArray, accurate: FloatArray, budgets: tuple[int, ...], parts: int = PARTS
 ) -> Agreement:
-    """Return how the top-10 % bias of maps (methods, samples, players) by few permutations agrees with that by many.
+    """Return the agreement of the top-10 % bias from the first permutations of ``marginals`` with that from ``accurate``.
 
-    ``marginals`` and ``accurate`` are (samples, permutations, players) of independent draws; the accurate ones may come in
-    antithetic pairs, their number then a multiple of twice the ``parts`` that give the standard error.
+    ``maps``: (methods, examples, players); ``marginals`` and ``accurate``: (examples, permutations, players) from
+    independent draws. ``accurate`` may hold antithetic pairs; their number is then a multiple of twice ``parts``, the
+    number of groups that give the standard error.
     """
-    samples, many, players = accurate.shape
-    groups = accurate.reshape(samples, parts, many // parts, players).mean(axis=2).swapaxes(0, 1)
+    examples, permutations, players = accurate.shape
+    groups = accurate.reshape(examples, parts, permutations // parts, players).mean(axis=2).swapaxes(0, 1)
     true = attribution_biases(maps, groups.mean(axis=0), TOP, ("top",), parts=groups)
     accurate_bias = true.per_example[..., 0, 0]
-    error = np.sqrt(np.square(true.sampling_stderr[:, 0, 0] * samples).mean() / samples)
+    error = np.sqrt(np.square(true.sampling_stderr[:, 0, 0] * examples).mean() / examples)
     sampled = np.stack(
         [
             attribution_biases(maps, marginals[:, :size].mean(axis=1), TOP, ("top",)).per_example[..., 0, 0]
@@ -76,30 +78,32 @@ def agreement(
         ]
     )
     within = [
-        interval([spearman_correlation(one[:, at], accurate_bias[:, at]).rho for at in range(samples)], bounds=(-1, 1))
-        for one in sampled
+        interval(
+            [spearman_correlation(bias[:, row], accurate_bias[:, row]).rho for row in range(examples)], bounds=(-1, 1)
+        )
+        for bias in sampled
     ]
     return Agreement(
         budgets=budgets,
         sampled=sampled,
         accurate=accurate_bias,
         accurate_stderr=float(error / np.nanmean(accurate_bias)),
-        pooled=tuple(spearman_correlation(one.ravel(), accurate_bias.ravel()) for one in sampled),
+        pooled=tuple(spearman_correlation(bias.ravel(), accurate_bias.ravel()) for bias in sampled),
         within=tuple(within),
         deviation=np.nanmean(np.abs(sampled - accurate_bias), axis=(1, 2)) / np.nanmean(accurate_bias),
     )
 
 
 def run(workspace: Workspace) -> str:
-    """Measure, draw and tell."""
-    found = {}
+    """Compute the agreement on both networks, save the figure, and return the section."""
+    results = {}
     for name, model, settings in (("LeNet", lenet(workspace), LENET), ("ResNet-20", resnet20(workspace), RESNET20)):
         examples = select_examples(workspace, model, settings.images, settings.cells)
         marginals, accurate = (
             examples.marginals(max(settings.budgets)),
             examples.marginals(settings.accurate, paired=True, seed=1),
         )
-        found[name] = (
+        results[name] = (
             settings,
             examples,
             agreement(examples.maps(settings.methods), marginals, accurate, settings.budgets),
@@ -110,12 +114,12 @@ def run(workspace: Workspace) -> str:
                 SHORT.get(method, method): (result.accurate[index], result.sampled[-1, index])
                 for index, method in enumerate(settings.methods)
             }
-            for name, (settings, _, result) in found.items()
+            for name, (settings, _, result) in results.items()
         }
     )
     figures.save(figure, workspace.pictures / "bias-agreement.png")
-    parts = ["The bias at the top 10 %, a point for each map. The paper shows points without numbers."]
-    for name, (settings, examples, result) in found.items():
+    parts = ["Bias at the top 10 %, one point per map. The paper shows points without numbers."]
+    for name, (settings, examples, result) in results.items():
         parts += _section_text(name, settings, examples, result)
     parts.append("![Bias at a feasible budget against the accurate bias](bias-agreement.png)")
     return "\n\n".join(parts)
@@ -129,21 +133,24 @@ def _section_text(name: str, settings: Settings, examples: ExampleSet, result: A
         )
     ]
     last = result.pooled[-1]
-    reading = "agrees with" if last.low > 0 else "does not show"
+    reading = "agrees with" if last.low > 0 else "does not confirm"
     return [
         paragraph(
-            f"**{name}** ({100 * examples.model.accuracy:.1f} %), {settings.images} images, {examples.players.count}",
-            f"{examples.players.kind if settings.cells is None else 'cells of a grid'}, {len(settings.methods)} methods. Accurate:",
-            f"{settings.accurate} antithetic permutations, whose own standard error is {100 * result.accurate_stderr:.2g} %",
-            "of the mean bias.",
+            f"**{name}** (accuracy {100 * examples.model.accuracy:.1f} %), {settings.images} images, {examples.players.count}",
+            f"{examples.players.kind if settings.cells is None else 'grid cells'}, {len(settings.methods)} methods. The",
+            f"accurate bias uses {settings.accurate} antithetic permutations; its standard error is",
+            f"{100 * result.accurate_stderr:.2g} % of the mean bias.",
         ),
         markdown_table(
             ["permutations", "Spearman, all maps", "Spearman, methods of one image", "mean deviation / mean bias"], rows
         ),
         paragraph(
-            f"At {result.budgets[-1]} permutations this {reading} the paper's positive relation ({last}, n = {last.n}).",
+            f"With {result.budgets[-1]} permutations, this {reading} the positive relation in the paper ({last},",
+            f"n = {last.n}).",
         ),
     ]
 
 
-EXPERIMENT = Experiment("bias-agreement", "Does a feasible budget agree with the accurate bias?", "Figure 6", run)
+EXPERIMENT = Experiment(
+    "bias-agreement", "Does the bias from few permutations agree with the accurate bias?", "Figure 6", run
+)

@@ -1,4 +1,4 @@
-"""Do the explainers point at the object? Tiny ImageNet has boxes; the bias cannot see semantic relevance."""
+"""Localization of objects by explainers on Tiny ImageNet, which has bounding boxes; bias does not measure relevance."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from perdure.audits.retraining.maps import CONTROLS
 from perdure.base.errors import InputError
 from perdure.learners import Training
 from perdure.metrics import Interval
-from perdure.reproduce.bias.experiment import Experiment, Place
+from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.experiments.table import tiny_imagenet
 from perdure.reproduce.bias.measures.boxes import BoxResult, measure_boxes
-from perdure.reproduce.bias.networks import Subject, trained
 from perdure.reproduce.bias.table_text import SHORT
+from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load
 from perdure.runs.data import balanced_order
 
 TRAINING = Training(epochs=12, batch_size=32, lr=0.01, momentum=0.9, milestones=(9,), decay=0.2)
@@ -24,10 +24,10 @@ TRAINING = Training(epochs=12, batch_size=32, lr=0.01, momentum=0.9, milestones=
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the measurement; the tolerance is 15 of 224 pixels, as in the pointing game, at 64."""
+    """Sizes of the measurement; ``tolerance`` scales the pointing game's 15 of 224 pixels to 64 pixels."""
 
     images: int = 100
-    budget: int = 50
+    samples: int = 50
     background: int = 30
     tolerance: int = 4
     training: Training = TRAINING
@@ -36,75 +36,76 @@ class Settings:
 SETTINGS = Settings()
 
 
-def network(place: Place) -> Subject:
-    """Return the network that is asked, trained on twenty classes of Tiny ImageNet."""
-    return trained(place, "lenet", tiny_imagenet(place.data_dir), SETTINGS.training, label="boxes")
+def network(workspace: Workspace) -> TrainedModel:
+    """Return the LeNet trained on twenty classes of Tiny ImageNet."""
+    return train_or_load(workspace, "lenet", tiny_imagenet(workspace.data_dir), SETTINGS.training, label="boxes")
 
 
-def run(place: Place) -> str:
-    """Measure and return the section."""
-    subject = network(place)
-    x, y = subject.samples(SETTINGS.images)
-    test = subject.benchmark.tasks[0].test
+def run(workspace: Workspace) -> str:
+    """Measure the localization of all explainers, save the figure, and return the section."""
+    model = network(workspace)
+    x, y = model.examples(SETTINGS.images)
+    test = model.benchmark.tasks[0].test
     if test.boxes is None:
-        raise InputError(f"{subject.benchmark.name}: it has no boxes, expected data with the objects' corners")
+        raise InputError(f"{model.benchmark.name}: expected data with bounding boxes, got no boxes")
     boxes = test.boxes[np.sort(balanced_order(test.y, 0)[: SETTINGS.images])]
-    found = measure_boxes(
-        subject.network,
+    result = measure_boxes(
+        model.network,
         x,
         y,
         boxes,
-        background=subject.background(SETTINGS.background),
+        background=model.background(SETTINGS.background),
         tolerance=SETTINGS.tolerance,
-        budget=SETTINGS.budget,
-        progress=lambda what, done, total: place.progress(f"boxes: {what}", done, total),
+        samples=SETTINGS.samples,
+        progress=lambda activity, done, total: workspace.progress(f"boxes: {activity}", done, total),
     )
-    order = [name for name in SHORT if any(entry.method == name for entry in found.explainers)]
+    order = [name for name in SHORT if any(entry.method == name for entry in result.explainers)]
     values = {
-        f"pointing game, within {found.tolerance} pixels": [found[name].hits for name in order],
-        "share of the attribution in the box": [found[name].share for name in order],
+        f"pointing game, within {result.tolerance} pixels": [result[name].hits for name in order],
+        "share of the attribution in the box": [result[name].share for name in order],
     }
     figures.save(
-        figures.chance_dots([SHORT[name] for name in order], values, (found.chance_hits, found.chance_share)),
-        place.pictures / "bias-boxes.png",
+        figures.chance_dots([SHORT[name] for name in order], values, (result.chance_hits, result.chance_share)),
+        workspace.pictures / "bias-boxes.png",
     )
-    return box_section(subject, found, order)
+    return box_section(model, result, order)
 
 
-def box_section(subject: Subject, found: BoxResult, order: list[str]) -> str:
-    """Return the table, which explainers beat chance, and the figure."""
+def box_section(model: TrainedModel, result: BoxResult, order: list[str]) -> str:
+    """Return the section: the table, the explainers above chance, and the figure."""
     lines = [
         (
-            f"LeNet, {len(subject.benchmark.class_names)} classes of Tiny ImageNet at 64 x 64 (test "
-            f"accuracy {subject.accuracy:.3f}), {found.samples} test images, the true class. A hit is a highest pixel in the "
-            f"box, enlarged by {found.tolerance} pixels; chance is the part of the image it covers, {found.chance_hits:.3f}. "
-            f"The share is of positive attribution in the box itself; chance {found.chance_share:.3f}."
+            f"LeNet, {len(model.benchmark.class_names)} classes of Tiny ImageNet at 64 x 64 (test "
+            f"accuracy {model.accuracy:.3f}), {result.examples} test images, maps of the true class. A map hits if its highest "
+            f"pixel lies in the box enlarged by {result.tolerance} pixels; chance is the box's share of the image, "
+            f"{result.chance_hits:.3f}. The share in the box is that of positive attribution, without the enlargement; "
+            f"chance is {result.chance_share:.3f}."
         ),
         "",
         "| explainer | hits ↑ | above chance | share in the box ↑ | above chance |",
         "|---|---|---|---|---|",
     ]
     for name in order:
-        entry = found[name]
+        entry = result[name]
         cells = (entry.hits, entry.hits_gain, entry.share, entry.share_gain)
         lines.append(f"| {SHORT[name]} | " + " | ".join(_cell(cell) for cell in cells) + " |")
     explainers = [name for name in order if name not in CONTROLS]
-    best = max(explainers, key=lambda name: found[name].hits.mean)
-    most = max(explainers, key=lambda name: found[name].share.mean)
+    most_hits = max(explainers, key=lambda name: result[name].hits.mean)
+    largest_share = max(explainers, key=lambda name: result[name].share.mean)
     reading = (
-        f"Most hits: {SHORT[best]}; most of its attribution in the box: {SHORT[most]}. Surely above chance (the interval of "
-        f"the gain does not hold 0): {_above(found, explainers, 'hits_gain')} in the pointing game, "
-        f"{_above(found, explainers, 'share_gain')} in the share."
+        f"Most hits: {SHORT[most_hits]}; largest share in the box: {SHORT[largest_share]}. Significantly above chance (the "
+        f"interval of the gain excludes 0): {_above_chance(result, explainers, 'hits_gain')} in the pointing game, "
+        f"{_above_chance(result, explainers, 'share_gain')} in the share."
     )
     lines += ["", reading, ""]
-    for name, why in found.refused.items():
-        lines += [f"Refused: `{name}` ({why}).", ""]
+    for name, reason in result.refused.items():
+        lines += [f"Refused: `{name}` ({reason}).", ""]
     return "\n".join([*lines, "![pointing game and share in the box](bias-boxes.png)", ""])
 
 
-def _above(found: BoxResult, names: list[str], measure: str) -> str:
-    sure = [SHORT[name] for name in names if getattr(found[name], measure).low > 0]
-    return ", ".join(sure) if sure else "none"
+def _above_chance(result: BoxResult, names: list[str], measure: str) -> str:
+    significant = [SHORT[name] for name in names if getattr(result[name], measure).low > 0]
+    return ", ".join(significant) if significant else "none"
 
 
 def _cell(value: Interval) -> str:
@@ -113,7 +114,7 @@ def _cell(value: Interval) -> str:
 
 EXPERIMENT = Experiment(
     name="bias-boxes",
-    title="Do the explainers point at the object?",
+    title="Do explainers point at the object?",
     paper="not in the paper",
     run=run,
 )

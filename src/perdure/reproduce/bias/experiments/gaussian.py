@@ -1,4 +1,4 @@
-"""Are attributions Gaussian and equally wide everywhere, as the bias paper assumes? (its Tables 14 and 15)."""
+"""Tests of the bias paper's Assumption 1: attributions are Gaussian with equal variance (its Tables 14 and 15)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from scipy import stats
 from perdure import figures
 from perdure.figures.bias_experiments import region_histograms
 from perdure.metrics import interval, sampling_distribution
-from perdure.reproduce.bias.example_set import FloatArray, LookedAt, look_at
-from perdure.reproduce.bias.experiment import Experiment, Place
-from perdure.reproduce.bias.formatting import said, shown, table
+from perdure.reproduce.bias.example_set import ExampleSet, FloatArray, select_examples
+from perdure.reproduce.bias.experiment import Experiment, Workspace
+from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
 from perdure.reproduce.bias.metrics import RegionDistributions, region_distributions
-from perdure.reproduce.bias.networks import lenet, resnet20
+from perdure.reproduce.bias.trained_models import lenet, resnet20
 
 PAPER = {
     "Gradient x Input": ((-0.0129, 0.0086, 0.0004), (0.7243, 0.6894, 0.7719)),
@@ -26,16 +26,16 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     images: int = 100
     regions: int = 3
     side: int = 5
     permutations: int = 40
-    """For the Shapley values of the regions' pixels, of every image."""
+    """For the Shapley values of the regions' pixels."""
     sampled_images: int = 3
     sampled: int = 1000
-    """Permutations for the distribution of the sampling itself."""
+    """Permutations for the distribution of the sampling error."""
     seed: int = 0
 
 
@@ -43,7 +43,7 @@ SETTINGS = Settings()
 
 
 def random_regions(height: int, width: int, count: int, side: int, seed: int) -> NDArray[np.int64]:
-    """Return (count, side * side): the pixels of squares at random places that do not overlap, row by row."""
+    """Return (count, side * side): the pixels of non-overlapping squares at random positions, in row-major order."""
     rng = np.random.default_rng(seed)
     corners: list[tuple[int, int]] = []
     while len(corners) < count:
@@ -54,84 +54,89 @@ def random_regions(height: int, width: int, count: int, side: int, seed: int) ->
     return np.array([top * width + left + offset for top, left in corners])
 
 
-def run(place: Place) -> str:
-    """Measure, draw and tell."""
-    chosen = SETTINGS
-    pixels = look_at(place, lenet(place), chosen.images)
+def run(workspace: Workspace) -> str:
+    """Compute the distributions of all regions, save the figure, and return the section."""
+    settings = SETTINGS
+    pixels = select_examples(workspace, lenet(workspace), settings.images)
     height, width = pixels.x.shape[2:]
-    regions = random_regions(height, width, chosen.regions, chosen.side, chosen.seed)
-    deep = look_at(place, resnet20(place), chosen.images)
+    regions = random_regions(height, width, settings.regions, settings.side, settings.seed)
+    deep = select_examples(workspace, resnet20(workspace), settings.images)
     measured = {
         "Gradient x Input, ResNet-20": _by_region(deep.maps(("gradient_x_input",))[0], regions),
         "Gradient x Input, LeNet": _by_region(pixels.maps(("gradient_x_input",))[0], regions),
-        "Shapley values, LeNet": _sampled(pixels, regions, chosen.permutations),
+        "Shapley values, LeNet": _sampled(pixels, regions, settings.permutations),
     }
     figure = region_histograms(
-        {name: {f"region {at + 1}": own.ravel() for at, own in enumerate(values)} for name, values in measured.items()},
+        {
+            name: {f"region {index + 1}": region.ravel() for index, region in enumerate(values)}
+            for name, values in measured.items()
+        },
         {name: _gaussian(values) for name, values in measured.items()},
     )
-    figures.save(figure, place.pictures / "bias-gaussian.png")
-    found = {name: region_distributions(values) for name, values in measured.items()}
-    few = look_at(place, pixels.subject, chosen.sampled_images).marginals(chosen.sampled)
+    figures.save(figure, workspace.pictures / "bias-gaussian.png")
+    distributions = {name: region_distributions(values) for name, values in measured.items()}
+    marginals = select_examples(workspace, pixels.model, settings.sampled_images).marginals(settings.sampled)
     return "\n\n".join(
         [
-            said(
-                f"{chosen.regions} regions of {chosen.side} x {chosen.side} pixels at random places, {chosen.images} test",
-                f"images ({chosen.images * chosen.side**2} values a region). Shapley values on LeNet",
-                f"({100 * pixels.subject.accuracy:.1f} %) from {chosen.permutations} permutations (the paper: ResNet-20, too",
-                "slow for this many here); sizes depend on the scale of the logits.",
+            paragraph(
+                f"{settings.regions} regions of {settings.side} x {settings.side} pixels at random positions,",
+                f"{settings.images}",
+                f"test images ({settings.images * settings.side**2} values per region). Shapley values on LeNet (accuracy",
+                f"{100 * pixels.model.accuracy:.1f} %) from {settings.permutations} permutations (the paper:",
+                "ResNet-20, which is too",
+                "slow for this many images here). Magnitudes depend on the scale of the logits.",
             ),
-            _moments(found),
+            _moments_table(distributions),
             "![Densities of the regions' values](bias-gaussian.png)",
-            _tests(found),
-            _reading(found),
-            *_sampling(few, chosen),
+            _tests_table(distributions),
+            _reading(distributions),
+            *_sampling_error(marginals, settings),
         ]
     )
 
 
 def _by_region(maps: FloatArray, regions: NDArray[np.int64]) -> FloatArray:
-    """Return (regions, samples, pixels)."""
+    """Return (regions, examples, pixels)."""
     return np.stack([maps[:, region] for region in regions])
 
 
-def _sampled(pixels: LookedAt, regions: NDArray[np.int64], permutations: int) -> FloatArray:
+def _sampled(pixels: ExampleSet, regions: NDArray[np.int64], permutations: int) -> FloatArray:
     values = pixels.marginals(permutations, of=regions.ravel().tolist()).mean(axis=1)
-    found: FloatArray = values.reshape(len(values), *regions.shape).swapaxes(0, 1)
-    return found
+    by_region: FloatArray = values.reshape(len(values), *regions.shape).swapaxes(0, 1)
+    return by_region
 
 
 def _gaussian(values: FloatArray) -> FloatArray:
-    """Return where a Gaussian of the values' mean and spread is drawn, and its density."""
+    """Return (2, points): x values and density of the Gaussian with the values' mean and standard deviation."""
     mean, spread = float(values.mean()), float(values.std())
     x = np.linspace(mean - 6 * spread, mean + 6 * spread, 200)
     return np.stack([x, stats.norm.pdf(x, mean, spread)])
 
 
-def _moments(found: dict[str, RegionDistributions]) -> str:
+def _moments_table(distributions: dict[str, RegionDistributions]) -> str:
     rows = []
     for name, (means, variances) in PAPER.items():
         rows.append([f"{name}, paper", "mean", *(f"{value}" for value in means)])
         rows.append([f"{name}, paper", "variance", *(f"{value}" for value in variances)])
-    for name, one in found.items():
-        rows.append([name, "mean", *(f"{value:.2g}" for value in one.mean)])
-        rows.append([name, "variance", *(f"{value:.2g}" for value in one.variance)])
-    count = max(len(one.mean) for one in found.values())
-    return table(["", "", *(f"region {at + 1}" for at in range(count))], rows)
+    for name, regions in distributions.items():
+        rows.append([name, "mean", *(f"{value:.2g}" for value in regions.mean)])
+        rows.append([name, "variance", *(f"{value:.2g}" for value in regions.variance)])
+    count = max(len(regions.mean) for regions in distributions.values())
+    return markdown_table(["", "", *(f"region {index + 1}" for index in range(count))], rows)
 
 
-def _tests(found: dict[str, RegionDistributions]) -> str:
+def _tests_table(distributions: dict[str, RegionDistributions]) -> str:
     rows = [
         [
             name,
-            f"{one.variance.max() / one.variance.min():.2f}",
-            f"{one.levene_p:.1g}",
-            f"{one.friedman_p:.1g}",
-            ", ".join(f"{value:.1f}" for value in one.excess_kurtosis),
-            ", ".join(f"{value:.2f}" for value in one.distance),
-            ", ".join(f"{value:.1g}" for value in one.normal_p),
+            f"{regions.variance.max() / regions.variance.min():.2f}",
+            f"{regions.levene_p:.1g}",
+            f"{regions.friedman_p:.1g}",
+            ", ".join(f"{value:.1f}" for value in regions.excess_kurtosis),
+            ", ".join(f"{value:.2f}" for value in regions.distance),
+            ", ".join(f"{value:.1g}" for value in regions.normal_p),
         ]
-        for name, one in found.items()
+        for name, regions in distributions.items()
     ]
     header = [
         "tests",
@@ -139,38 +144,42 @@ def _tests(found: dict[str, RegionDistributions]) -> str:
         "equal variance: Levene p",
         "Friedman p",
         "excess kurtosis",
-        "gap to the Gaussian (KS)",
+        "KS distance to the Gaussian",
         "Shapiro p",
     ]
-    return table(header, rows)
+    return markdown_table(header, rows)
 
 
-def _reading(found: dict[str, RegionDistributions]) -> str:
-    wide = [name for name, one in found.items() if one.friedman_p < LEVEL]
-    odd = [name for name, one in found.items() if one.normal_p.max() < LEVEL]
-    return said(
-        "Levene's test takes all values for independent, Friedman's ranks the regions within each image, Shapiro's looks at",
-        f"one pixel of each image. Equal variance is refused (Friedman, {LEVEL}) for {', '.join(wide) or 'none'}; a",
-        f"Gaussian in every region (Shapiro, {LEVEL}) for {', '.join(odd) or 'none'}. Equal means and similar variances,",
-        "which the paper reports, say nothing about the shape; kurtosis above 0 means more very large values than a",
-        "Gaussian has.",
+def _reading(distributions: dict[str, RegionDistributions]) -> str:
+    unequal = [name for name, regions in distributions.items() if regions.friedman_p < LEVEL]
+    not_gaussian = [name for name, regions in distributions.items() if regions.normal_p.max() < LEVEL]
+    return paragraph(
+        "Levene's test assumes that all values are independent, Friedman's test ranks the regions within each image, and the",
+        f"Shapiro test uses one pixel per image. Equal variance is rejected (Friedman, {LEVEL}) for",
+        f"{', '.join(unequal) or 'none'}; a Gaussian in every region is rejected (Shapiro, {LEVEL}) for",
+        f"{', '.join(not_gaussian) or 'none'}. Equal means and similar variances, which the paper reports, do not",
+        "determine the",
+        "shape. A kurtosis above 0 means more extreme values than a Gaussian has.",
     )
 
 
-def _sampling(few: FloatArray, chosen: Settings) -> list[str]:
-    """Look at what the assumption is used for: the sampling error of one pixel's Shapley value."""
-    found = [sampling_distribution(own) for own in few]
-    kurtosis = interval([float(np.nanmedian(one.excess_kurtosis)) for one in found])
-    spread = interval([one.variance_spread for one in found])
+def _sampling_error(marginals: FloatArray, settings: Settings) -> list[str]:
+    """Describe the sampling error of one pixel's Shapley value, for which the proofs use the assumption."""
+    distributions = [sampling_distribution(image) for image in marginals]
+    kurtosis = interval([float(np.nanmedian(image.excess_kurtosis)) for image in distributions])
+    spread = interval([image.variance_spread for image in distributions])
     return [
-        said(
-            "The proofs use the assumption for something else: the error that sampling makes in one pixel's Shapley value. On",
-            f"{len(few)} images with {chosen.sampled} permutations the median excess kurtosis of a pixel's marginals is",
-            f"{shown(kurtosis, 2)}, so that of a value from 1000 permutations is about {kurtosis.mean / 1000:.2g}:",
-            f"{'close to' if abs(kurtosis.mean) < 100 else 'still far from'} a Gaussian. The error variances of pixels are not",
-            f"one number: the 90th percentile is {shown(spread, 2)} times the 10th.",
+        paragraph(
+            "The proofs apply the assumption to another quantity: the sampling error of one pixel's Shapley value. On",
+            f"{len(marginals)} images with {settings.sampled} permutations, the median excess kurtosis of a",
+            "pixel's marginals is",
+            f"{interval_cell(kurtosis, 2)}, so a value from 1000 permutations has about {kurtosis.mean / 1000:.2g}:",
+            f"{'close to' if abs(kurtosis.mean) < 100 else 'still far from'} a Gaussian. The error variance differs between",
+            f"pixels: the 90th percentile is {interval_cell(spread, 2)} times the 10th.",
         )
     ]
 
 
-EXPERIMENT = Experiment("bias-gaussian", "Are attributions Gaussian and equally wide?", "Tables 14 and 15", run)
+EXPERIMENT = Experiment(
+    "bias-gaussian", "Are attributions Gaussian with equal variance?", paper="Tables 14 and 15", run=run
+)

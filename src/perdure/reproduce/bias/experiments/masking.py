@@ -1,4 +1,4 @@
-"""What masking in ranked order measures (the bias paper's Figure 4 and Remark 1)."""
+"""How drops under masking depend on the context and the masking order (the bias paper's Figure 4 and Remark 1)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from perdure import figures
 from perdure.explain import ExactShapley, exact_shapley, masked_in_order
 from perdure.figures.bias_experiments import drop_distributions
 from perdure.metrics import context_instability, interval
-from perdure.reproduce.bias.example_set import SHORT, FloatArray, look_at
-from perdure.reproduce.bias.experiment import Experiment, Place
-from perdure.reproduce.bias.formatting import said, shown, table
-from perdure.reproduce.bias.networks import lenet
+from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_examples
+from perdure.reproduce.bias.experiment import Experiment, Workspace
+from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
+from perdure.reproduce.bias.trained_models import lenet
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     images: int = 6
     permutations: int = 1000
     contexts: tuple[int, ...] = (30, 100, 300, 1000)
     pictured: tuple[float, ...] = (0.0, 0.01, 0.1, 0.3, 0.6)
-    """Pixels in the figure, by their place among the largest mean drops."""
+    """Pixels in the figure, as quantiles of the ranking by mean drop (0: the largest)."""
     cells: int = 4
     grid_images: int = 3
     games: int = 50
@@ -37,152 +37,168 @@ class Settings:
 
 
 SETTINGS = Settings()
+BY_SHAPLEY = "by the Shapley values themselves"
 
 
 def remark_mismatch(games: int, players: int, seed: int) -> float:
-    """Return the largest relative mismatch between drops and dividends over random exact games, each masked in a random order.
+    """Return the largest relative difference between drops and sums of dividends over random games and masking orders.
 
-    Remark 1 says it is 0: a drop is the sum of the dividends of the coalitions that hold the player and miss those masked
-    before.
+    By Remark 1 it is 0: a player's drop equals the sum of the dividends of all coalitions that contain the player and no
+    player masked before it.
     """
     rng = np.random.default_rng(seed)
     worst = 0.0
     for _ in range(games):
-        solved = exact_shapley(partial(_looked_up, rng.normal(size=1 << players)), players)
-        found = masked_in_order(solved, rng.permutation(players).tolist())
-        worst = max(worst, found.mismatch / float(np.abs(found.drops).max()))
+        solved = exact_shapley(partial(_table_game, rng.normal(size=1 << players)), players)
+        masked = masked_in_order(solved, rng.permutation(players).tolist())
+        worst = max(worst, masked.mismatch / float(np.abs(masked.drops).max()))
     return worst
 
 
-def _looked_up(outputs: FloatArray, coalitions: NDArray[np.bool_]) -> FloatArray:
-    """Return a game's outputs by the bit masks of the coalitions."""
-    found: FloatArray = outputs[coalitions @ (1 << np.arange(coalitions.shape[1]))]
-    return found
+def _table_game(outputs: FloatArray, coalitions: NDArray[np.bool_]) -> FloatArray:
+    """Return the outputs of coalitions from a table indexed by their bit masks."""
+    values: FloatArray = outputs[coalitions @ (1 << np.arange(coalitions.shape[1]))]
+    return values
 
 
 @dataclass(frozen=True)
 class Displacement:
-    """How far the drops of one masking order are from the Shapley values, over samples."""
+    """Distance of the drops of a masking order from the Shapley values, per example."""
 
-    first_to_last: FloatArray
-    """(samples,): the most important masked first."""
-    last_to_first: FloatArray
+    descending: FloatArray
+    """(examples,): the most important player is masked first."""
+    ascending: FloatArray
+    """(examples,): the least important player is masked first."""
     mismatch: float
-    """The largest difference between a drop and its dividends, over that sample's largest drop."""
+    """The largest difference between a drop and its sum of dividends, relative to the example's largest drop."""
 
 
 def displacement(solved: Sequence[ExactShapley], maps: FloatArray) -> Displacement:
-    """Mask every sample's players by falling and by rising attribution, (samples, players), and compare with its values."""
-    found = []
+    """Mask players by descending and by ascending attribution (examples, players); compare drops with Shapley values."""
+    distances = []
     worst = 0.0
-    for one, ranking in zip(solved, maps, strict=True):
+    for game, ranking in zip(solved, maps, strict=True):
         order = np.argsort(-ranking, kind="stable").tolist()
-        both = [masked_in_order(one, order), masked_in_order(one, order[::-1])]
-        found.append([side.displaced for side in both])
-        worst = max(worst, *(side.mismatch / float(np.abs(side.drops).max()) for side in both))
-    down, up = np.array(found).T
-    return Displacement(down, up, worst)
+        both = [masked_in_order(game, order), masked_in_order(game, order[::-1])]
+        distances.append([masked.displaced for masked in both])
+        worst = max(worst, *(masked.mismatch / float(np.abs(masked.drops).max()) for masked in both))
+    descending, ascending = np.array(distances).T
+    return Displacement(descending, ascending, worst)
 
 
-def run(place: Place) -> str:
-    """Measure, draw and tell."""
-    chosen, subject = SETTINGS, lenet(place)
-    pixels = look_at(place, subject, chosen.images)
-    drops = pixels.marginals(chosen.permutations)
-    parts = _contexts(place, drops, chosen, subject.accuracy)
-    grid = look_at(place, subject, chosen.grid_images, chosen.cells)
+def run(workspace: Workspace) -> str:
+    """Measure context dependence and check Remark 1, save the figure, and return the section."""
+    settings, model = SETTINGS, lenet(workspace)
+    pixels = select_examples(workspace, model, settings.images)
+    drops = pixels.marginals(settings.permutations)
+    parts = _contexts(workspace, drops, settings, model.accuracy)
+    grid = select_examples(workspace, model, settings.grid_images, settings.cells)
     solved = grid.exact()
     orders = {
-        f"by {SHORT.get(name, name)}": own for name, own in zip(chosen.methods, grid.maps(chosen.methods), strict=True)
+        f"by {SHORT.get(name, name)}": maps
+        for name, maps in zip(settings.methods, grid.maps(settings.methods), strict=True)
     }
-    orders["by the Shapley values themselves"] = np.stack([one.values for one in solved])
-    orders["random"] = np.random.default_rng(chosen.seed).normal(size=(chosen.grid_images, grid.players.count))
-    return "\n\n".join(parts + _remark(solved, orders, chosen))
+    orders[BY_SHAPLEY] = np.stack([game.values for game in solved])
+    orders["random"] = np.random.default_rng(settings.seed).normal(size=(settings.grid_images, grid.players.count))
+    return "\n\n".join(parts + _remark(solved, orders, settings))
 
 
-def _contexts(place: Place, drops: FloatArray, chosen: Settings, accuracy: float) -> list[str]:
-    """Say how much a pixel's drop depends on what was masked before."""
-    live = [own[:, own.mean(axis=0) != 0] for own in drops]
-    rows = []
-    for count in chosen.contexts:
-        found = [context_instability(own[:count]) for own in live]
-        finite = [np.isfinite(one.v).mean() for one in found]
-        rows.append(
-            [
-                str(count),
-                _typical([float(np.median(one.v)) for one in found]),
-                shown(interval([float(np.median(one.median)) for one in found])),
-                shown(interval([100 * float(one.beyond_five.mean()) for one in found]), 2) + " %",
-                shown(interval([100 * float(one.opposite.mean()) for one in found]), 2) + " %",
-                f"{100 * (1 - float(np.mean(finite))):.2g} %",
-            ]
-        )
-    full = context_instability(live[0])
-    size = np.argsort(-np.abs(live[0].mean(axis=0)))
-    picked = [int(size[int(share * len(size))]) for share in chosen.pictured]
-    titles = {
-        f"pixel {1 + int(share * len(size))} of {len(size)} by size\nV = {full.v[at]:.3g}, median {full.median[at]:.2g}": at
-        for share, at in zip(chosen.pictured, picked, strict=True)
-    }
-    drawn = {title: live[0][:, at] for title, at in titles.items()}
-    figures.save(drop_distributions(drawn), place.pictures / "bias-masking.png")
-    first, last = (np.mean([np.median(context_instability(own[:count]).v) for own in live]) for count in _ends(chosen))
-    five = float(np.mean([(context_instability(own).beyond_five > 0).mean() for own in live]))
+def _contexts(workspace: Workspace, drops: FloatArray, settings: Settings, accuracy: float) -> list[str]:
+    """Return the text, table and figure on how a pixel's drop depends on the pixels masked before it."""
+    live = [image[:, image.mean(axis=0) != 0] for image in drops]
+    rows = [_context_row(count, live) for count in settings.contexts]
+    _draw_contexts(workspace, live[0], settings)
+    fewest, most = settings.contexts[0], settings.contexts[-1]
+    first, last = (
+        np.mean([np.median(context_instability(image[:count]).v) for image in live]) for count in (fewest, most)
+    )
+    five = float(np.mean([(context_instability(image).beyond_five > 0).mean() for image in live]))
     return [
-        said(
-            f"LeNet ({100 * accuracy:.1f} %), {chosen.images} images, every pixel masked after {chosen.permutations} random",
-            "sets of random size. V is the paper's: the mean over contexts of the larger of |drop / mean| and |mean / drop|, 1",
-            "when the context does not matter; its median over pixels is shown, beside the median over contexts, the share of",
-            "contexts whose drop is over five times the mean, has the other sign, and pixels with an infinite V.",
+        paragraph(
+            f"LeNet (accuracy {100 * accuracy:.1f} %), {settings.images} images; every pixel is masked after",
+            f"{settings.permutations} random sets of random size (contexts). V is defined as in the paper: the",
+            "mean over contexts",
+            "of the larger of |drop / mean| and |mean / drop|, 1 if the context does not matter. The table shows",
+            "the median of V",
+            "over pixels; the same with the median over contexts instead of the mean; the share of contexts whose drop is more",
+            "than five times the mean; the share whose drop has the opposite sign; and the share of pixels with infinite V.",
         ),
-        table(["contexts", "V", "median instead of mean", "over 5 x mean", "other sign", "V infinite"], rows),
+        markdown_table(
+            ["contexts", "V", "median instead of mean", "over 5 x mean", "opposite sign", "V infinite"], rows
+        ),
         "![Drops over contexts](bias-masking.png)",
-        said(
-            f"{100 * five:.0f} % of the pixels have contexts in which they count more than five times their mean: this",
-            f"{'agrees with' if five > 0 else 'does not show'} what the paper reports for some. V itself is a mean of",
+        paragraph(
+            f"{100 * five:.0f} % of the pixels have contexts in which their drop is more than five times its mean. This",
+            f"{'agrees with' if five > 0 else 'does not confirm'} the paper, which reports it for some pixels. V is a mean of",
             f"reciprocals and {'grows' if last > first else 'does not grow'} with the number of contexts",
-            f"({first:.3g} at {_ends(chosen)[0]}, {last:.3g} at {_ends(chosen)[1]}); where drops close to 0 are possible",
-            "it has no finite expectation, so a V is to be read with its number of contexts. The median does not have this",
-            "fault.",
+            f"({first:.3g} at {fewest}, {last:.3g} at {most}). Where drops close to 0 are possible, it has no finite",
+            "expectation, so a V is meaningful only together with its number of contexts. The median does not",
+            "have this problem.",
         ),
     ]
 
 
-def _typical(values: list[float]) -> str:
-    """Return a mean with its interval, or how many have none because they are infinite."""
-    endless = sum(np.isinf(values))
-    return f"infinite on {endless} of {len(values)} images" if endless else shown(interval(values))
-
-
-def _ends(chosen: Settings) -> tuple[int, int]:
-    return chosen.contexts[0], chosen.contexts[-1]
-
-
-def _remark(solved: Sequence[ExactShapley], orders: dict[str, FloatArray], chosen: Settings) -> list[str]:
-    """Check Remark 1 on exact games, and say what it does to a ranking."""
-    random = remark_mismatch(chosen.games, chosen.players, chosen.seed)
-    found = {name: displacement(solved, own) for name, own in orders.items()}
-    rows = [
-        [name, *(shown(interval(side, bounds=(0, np.inf)), 2) for side in (one.first_to_last, one.last_to_first))]
-        for name, one in found.items()
+def _context_row(count: int, live: Sequence[FloatArray]) -> list[str]:
+    """Return the table row for the first ``count`` contexts of each image's pixels."""
+    instabilities = [context_instability(image[:count]) for image in live]
+    finite = [np.isfinite(image.v).mean() for image in instabilities]
+    return [
+        str(count),
+        _mean_or_infinite([float(np.median(image.v)) for image in instabilities]),
+        interval_cell(interval([float(np.median(image.median)) for image in instabilities])),
+        interval_cell(interval([100 * float(image.beyond_five.mean()) for image in instabilities]), 2) + " %",
+        interval_cell(interval([100 * float(image.opposite.mean()) for image in instabilities]), 2) + " %",
+        f"{100 * (1 - float(np.mean(finite))):.2g} %",
     ]
-    worst = max(one.mismatch for one in found.values())
-    own = found["by the Shapley values themselves"].first_to_last.mean()
+
+
+def _draw_contexts(workspace: Workspace, drops: FloatArray, settings: Settings) -> None:
+    """Save histograms of the drops (contexts, pixels) of some pixels of one image."""
+    instability = context_instability(drops)
+    order = np.argsort(-np.abs(drops.mean(axis=0)))
+    histograms = {}
+    for share in settings.pictured:
+        rank = int(share * len(order))
+        pixel = int(order[rank])
+        scores = f"V = {instability.v[pixel]:.3g}, median {instability.median[pixel]:.2g}"
+        histograms[f"pixel {1 + rank} of {len(order)} by size\n{scores}"] = drops[:, pixel]
+    figures.save(drop_distributions(histograms), workspace.pictures / "bias-masking.png")
+
+
+def _mean_or_infinite(values: list[float]) -> str:
+    """Return the mean with its interval, or the number of infinite values."""
+    infinite = sum(np.isinf(values))
+    return f"infinite on {infinite} of {len(values)} images" if infinite else interval_cell(interval(values))
+
+
+def _remark(solved: Sequence[ExactShapley], orders: dict[str, FloatArray], settings: Settings) -> list[str]:
+    """Return the check of Remark 1 on exact games and its effect on rankings."""
+    random = remark_mismatch(settings.games, settings.players, settings.seed)
+    displacements = {name: displacement(solved, maps) for name, maps in orders.items()}
+    rows = [
+        [name, *(interval_cell(interval(side, bounds=(0, np.inf)), 2) for side in (order.descending, order.ascending))]
+        for name, order in displacements.items()
+    ]
+    worst = max(order.mismatch for order in displacements.values())
+    by_shapley = displacements[BY_SHAPLEY].descending.mean()
     holds = max(random, worst) < 1e-4
     return [
-        said(
-            f"**Remark 1.** On {chosen.games} random games of {chosen.players} players the drop of a player masked after a set",
-            "equals the sum of the dividends of the coalitions that hold it and miss the set, to",
-            f"{random:.0e} of the largest drop; on the network's {chosen.cells} x {chosen.cells} grid ({len(solved)} images,",
+        paragraph(
+            "**Remark 1.** The drop of a player masked after a set equals the sum of the dividends of all",
+            "coalitions that contain",
+            f"the player and no member of the set: on {settings.games} random games of {settings.players} players to",
+            f"{random:.0e} of the largest drop, on the network's {settings.cells} x {settings.cells} grid",
+            f"({len(solved)} images,",
             f"all {1 << len(solved[0].values)} coalitions) {f'to {worst:.0e}' if worst else 'exactly'}. So the remark",
-            f"{'holds' if holds else 'does not hold'}: an interaction goes whole to its member that is masked first. How far",
-            "that moves the drops from the Shapley",
-            "values, sum |drop - value| / sum |value|:",
+            f"{'holds' if holds else 'does not hold'}: an interaction is attributed entirely to the member that",
+            "is masked first.",
+            "The resulting distance of the drops from the Shapley values, sum |drop - value| / sum |value|:",
         ),
-        table(["order on the grid", "most important first", "least important first"], rows),
-        said(
-            f"Even masked in the order of the exact Shapley values, the drops are off by {own:.2g} times the values' own size:",
-            "the importance that masking measures belongs to the order too, not to the map alone.",
+        markdown_table(["order on the grid", "most important first", "least important first"], rows),
+        paragraph(
+            "Even when cells are masked in the order of the exact Shapley values, the drops differ from them by",
+            f"{by_shapley:.2g} times the values' size: importance measured by masking depends on the order, not",
+            "only on the map.",
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Does all attribution lie in the pattern that decides the class? (the bias paper's Appendix N)."""
+"""Share of attribution inside a pattern that determines the class (the bias paper's Appendix N)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from perdure import figures
 from perdure.figures import attribution_panels
 from perdure.learners import Training
 from perdure.metrics import Interval, interval
-from perdure.reproduce.bias.example_set import FloatArray, look_at, rows_looked_at
-from perdure.reproduce.bias.experiment import Experiment, Place
-from perdure.reproduce.bias.formatting import said, shown, table
+from perdure.reproduce.bias.example_set import FloatArray, select_examples, selected_rows
+from perdure.reproduce.bias.experiment import Experiment, Workspace
+from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
 from perdure.reproduce.bias.metrics import share_inside
-from perdure.reproduce.bias.networks import Subject, cifar10, trained
 from perdure.reproduce.bias.planted_data import plant_pattern
+from perdure.reproduce.bias.trained_models import TrainedModel, cifar10, train_or_load
 
 PAPER = 0.898
 TRAINING = Training(epochs=1, batch_size=64, lr=0.01, momentum=0.9)
@@ -24,10 +24,10 @@ TRAINING = Training(epochs=1, batch_size=64, lr=0.01, momentum=0.9)
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     images: int = 16
-    """Test pictures that are drawn; those with the pattern, about half, are explained."""
+    """Test images that are drawn; those with the pattern, about half, are explained."""
     permutations: int = 60
     side: int = 8
     pictured: int = 3
@@ -39,71 +39,79 @@ class Settings:
 SETTINGS = Settings()
 
 
-def run(place: Place) -> str:
-    """Measure, draw and tell."""
-    chosen = SETTINGS
-    planted = plant_pattern(cifar10(place.data_dir), chosen.side, chosen.seed)
-    subject = trained(place, chosen.network, planted.benchmark, chosen.training, label="lenet-pattern")
-    looked = look_at(place, subject, chosen.images)
-    positive = np.flatnonzero(looked.y.numpy() == 1)
-    looked = replace(looked, x=looked.x[positive], y=looked.y[positive])
-    inside = planted.inside(rows_looked_at(subject, chosen.images)[positive])
-    marginals = looked.marginals(chosen.permutations, paired=True)
-    half = chosen.permutations // 2
+def run(workspace: Workspace) -> str:
+    """Compute the share inside the pattern, save the figure, and return the section."""
+    settings = SETTINGS
+    planted = plant_pattern(cifar10(workspace.data_dir), settings.side, settings.seed)
+    model = train_or_load(workspace, settings.network, planted.benchmark, settings.training, label="lenet-pattern")
+    examples = select_examples(workspace, model, settings.images)
+    positive = np.flatnonzero(examples.y.numpy() == 1)
+    examples = replace(examples, x=examples.x[positive], y=examples.y[positive])
+    inside = planted.inside(selected_rows(model, settings.images)[positive])
+    marginals = examples.marginals(settings.permutations, paired=True)
+    half = settings.permutations // 2
     halves = np.stack([marginals[:, :half].mean(axis=1), marginals[:, half:].mean(axis=1)])
     values = halves.mean(axis=0)
     height, width = planted.benchmark.input_shape[1:]
-    pictured = slice(0, chosen.pictured)
-    rows = rows_looked_at(subject, chosen.images)[positive][pictured]
+    pictured = slice(0, settings.pictured)
+    rows = selected_rows(model, settings.images)[positive][pictured]
     figure = attribution_panels(
         list(planted.benchmark.tasks[0].test.x[rows]),
         {"Shapley values": list(values[pictured].reshape(-1, height, width))},
     )
-    figures.save(figure, place.pictures / "bias-planted-pattern.png")
+    figures.save(figure, workspace.pictures / "bias-planted-pattern.png")
     plain, corrected = interval(share_inside(values, inside)), interval(share_inside(values, inside, halves))
-    return _words(subject, plain, corrected, values, inside, chosen)
+    return _section_text(model, plain, corrected, values, inside, settings)
 
 
-def _words(
-    subject: Subject,
+def _section_text(
+    model: TrainedModel,
     plain: Interval,
     corrected: Interval,
     values: FloatArray,
     inside: NDArray[np.bool_],
-    chosen: Settings,
+    settings: Settings,
 ) -> str:
     area = float(inside.mean())
-    spread = [float(one[within].std() / np.abs(one[within]).mean()) for one, within in zip(values, inside, strict=True)]
+    spread = [
+        float(image[within].std() / np.abs(image[within]).mean()) for image, within in zip(values, inside, strict=True)
+    ]
     outside = corrected.high < 1
     return "\n\n".join(
         [
-            said(
-                f"A pattern of {chosen.side} x {chosen.side} pixels stands at a random place in half of the CIFAR-10 pictures",
-                f"and decides the class; LeNet trained for {chosen.training.epochs} epoch(s) ({100 * subject.accuracy:.1f}",
-                f"%; the paper: AlexNet on Pascal VOC, 56 x 56). Shapley values of the pixels of {len(values)} test pictures",
-                f"with the pattern, {chosen.permutations} antithetic permutations. The pattern covers {100 * area:.1f} % of a",
-                "picture.",
-                "Corrected: |A_i| from two halves of the permutations, one's value by the other's sign, so that sampling noise",
-                "outside the pattern does not count as attribution.",
+            paragraph(
+                f"Half of the CIFAR-10 images contain a pattern of {settings.side} x {settings.side} pixels at a",
+                "random position; its",
+                f"presence is the class. LeNet is trained for {settings.training.epochs} epoch(s) (accuracy",
+                f"{100 * model.accuracy:.1f}",
+                f"%; the paper: AlexNet on Pascal VOC, 56 x 56). Shapley values of the pixels of {len(values)} test images",
+                f"with the pattern, {settings.permutations} antithetic permutations. The pattern covers",
+                f"{100 * area:.1f} % of an",
+                "image.",
+                "Corrected: |A_i| is the value from one half of the permutations times the sign from the other",
+                "half, so that sampling",
+                "noise outside the pattern does not count as attribution.",
             ),
-            table(
-                ["", "share of the Shapley values' size inside the pattern"],
+            markdown_table(
+                ["", "share of the Shapley values' magnitude inside the pattern"],
                 [
                     ["paper", f"{PAPER}"],
-                    ["ours", shown(plain)],
-                    ["ours, corrected for sampling noise", shown(corrected)],
+                    ["ours", interval_cell(plain)],
+                    ["ours, corrected for sampling noise", interval_cell(corrected)],
                 ],
             ),
-            "![Shapley values of pictures with the pattern](bias-planted-pattern.png)",
-            said(
-                f"The corrected share is {'below' if outside else 'not certainly below'} 1, so the network",
-                f"{'uses' if outside else 'may not use'} more than the pattern,",
-                f"{'as' if outside else 'while'} the paper says; sampling noise at this number of permutations moves the share",
-                f"by {plain.mean - corrected.mean:+.3f}. Within the pattern the values differ by",
-                f"{float(np.mean(spread)):.2g} of their mean size (standard deviation): not all of its pixels count alike.",
+            "![Shapley values of images with the pattern](bias-planted-pattern.png)",
+            paragraph(
+                f"The corrected share is {'' if outside else 'not significantly '}below 1, so the network",
+                f"{'uses more than the pattern, as' if outside else 'may use only the pattern, unlike what'} the paper states.",
+                "Sampling noise at this number of permutations changes the share by",
+                f"{plain.mean - corrected.mean:+.3f}. Within the",
+                f"pattern, the standard deviation of the values is {float(np.mean(spread)):.2g} times their mean",
+                "magnitude: its",
+                "pixels differ in importance.",
             ),
         ]
     )
 
 
-EXPERIMENT = Experiment("bias-planted-pattern", "Is the deciding pattern all that counts?", "Appendix N", run)
+EXPERIMENT = Experiment("bias-planted-pattern", "Is all attribution inside the deciding pattern?", "Appendix N", run)

@@ -1,4 +1,4 @@
-"""The bias of every method by network, share and side, the paper's tables beside ours (Figures 7 and 8, Tables 3 to 12)."""
+"""The bias of every method by network, share and side, with the paper's numbers (Figures 7 and 8, Tables 3 to 12)."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from pathlib import Path
 from perdure import explain, figures, tasks
 from perdure.audits.bias.measure import METHODS, measure_bias
 from perdure.audits.bias.results import BiasResult
-from perdure.audits.bias.shapley_store import KeptShapley
+from perdure.audits.bias.shapley_store import StoredShapley
 from perdure.base.errors import InputError
 from perdure.explain import Players
 from perdure.learners import Training
 from perdure.metrics import Bias, attribution_biases
-from perdure.reproduce.bias import networks as subjects
-from perdure.reproduce.bias.experiment import Experiment, Place
-from perdure.reproduce.bias.networks import Subject, trained
-from perdure.reproduce.bias.published import PublishedTable, published_tables
-from perdure.reproduce.bias.table_text import lookalikes, network_section
-from perdure.reproduce.bias.tabular_network import columns, table_subject
+from perdure.reproduce.bias import trained_models
+from perdure.reproduce.bias.experiment import Experiment, Workspace
+from perdure.reproduce.bias.published_tables import PublishedTable, published_tables
+from perdure.reproduce.bias.table_text import nearest_columns, network_section
+from perdure.reproduce.bias.tabular_model import columns, load_tabular_model
+from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load
 from perdure.tasks import Benchmark
 
 BACKGROUND = 100
-BUDGET = 500
-"""Integration steps, gradients or perturbations a map."""
+SAMPLES = 500
+"""Integration steps, gradients or perturbations per map."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """One network of the paper: what it is here, on how many samples, and how its Shapley values are sampled."""
+    """The measurement of one of the paper's networks."""
 
     name: str
-    """As in the paper's tables."""
+    """The network's key in the published tables."""
     title: str
-    """The network and its data, or the network alone where the data are those that are found."""
-    subject: Callable[[Place], Subject]
-    samples: int
+    """The network and its data, or the network alone if the data depend on the data folder."""
+    model: Callable[[Workspace], TrainedModel]
+    examples: int
     permutations: int
-    players: Callable[[Subject], Players | str] = lambda _: "pixels"
+    players: Callable[[TrainedModel], Players | str] = lambda _: "pixels"
     exact: bool = False
     methods: tuple[str, ...] = METHODS
 
@@ -47,28 +47,28 @@ def tiny_imagenet(data_dir: Path | None) -> Benchmark:
     """Return twenty classes of Tiny ImageNet as one task."""
     file = (data_dir or Path()) / "tiny-imagenet-20.zip"
     if not file.exists():
-        raise InputError(f"{file}: it is not there; name a folder with it (--data-dir)")
+        raise InputError(f"{file}: file not found. Pass the folder that holds it with --data-dir.")
     return tasks.load(file, scenario="class", tasks=1)
 
 
-def _mlp5(place: Place) -> Subject:
-    return table_subject(place)[0]
+def _mlp5(workspace: Workspace) -> TrainedModel:
+    return load_tabular_model(workspace)[0]
 
 
-def _columns(subject: Subject) -> Players:
-    return columns(subject.benchmark)
+def _columns(model: TrainedModel) -> Players:
+    return columns(model.benchmark)
 
 
-def _on_tiny(network: str) -> Callable[[Place], Subject]:
-    return lambda place: trained(place, network, tiny_imagenet(place.data_dir), TINY, width=8)
+def _on_tiny(network: str) -> Callable[[Workspace], TrainedModel]:
+    return lambda workspace: train_or_load(workspace, network, tiny_imagenet(workspace.data_dir), TINY, width=8)
 
 
-_INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # a table has no map at a layer
+_INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # Grad-CAM needs a convolutional layer
 TINY = Training(epochs=20, batch_size=32, lr=0.01, momentum=0.9, milestones=(15,), decay=0.2)
-LENET = Study("lenet", "LeNet, CIFAR-10", subjects.lenet, 100, 500)
+LENET = Study("lenet", "LeNet, CIFAR-10", trained_models.lenet, 100, 500)
 STUDIES = (
     LENET,
-    Study("resnet20", "ResNet-20, CIFAR-10", subjects.resnet20, 4, 20),
+    Study("resnet20", "ResNet-20, CIFAR-10", trained_models.resnet20, 4, 20),
     Study("mlp5", "MLP-5", _mlp5, 100, 0, _columns, exact=True, methods=_INPUT_METHODS),
     Study("alexnet", "AlexNet of width 8, Tiny ImageNet", _on_tiny("alexnet"), 10, 60, lambda _: "grid"),
     Study("vgg16", "VGG-16 of width 8, Tiny ImageNet", _on_tiny("vgg16"), 10, 60, lambda _: "grid"),
@@ -76,41 +76,41 @@ STUDIES = (
 )
 
 
-def measure_study(study: Study, place: Place) -> tuple[Subject, BiasResult]:
-    """Train or load the network, sample what is not yet sampled, and judge every method; the result is kept as JSON."""
-    subject = study.subject(place)
-    x, y = subject.samples(study.samples)
+def measure_study(study: Study, workspace: Workspace) -> tuple[TrainedModel, BiasResult]:
+    """Train or load the network, sample its Shapley values unless cached, measure every method, and save the result."""
+    model = study.model(workspace)
+    x, y = model.examples(study.examples)
     result = measure_bias(
-        subject.network,
+        model.network,
         x,
         y,
-        background=subject.background(BACKGROUND),
+        background=model.background(BACKGROUND),
         permutations=study.permutations or 1,
         estimator="exact" if study.exact else None,
-        players=study.players(subject),
+        players=study.players(model),
         methods=study.methods,
-        budget=BUDGET,
-        subject=_named(study, subject),
-        tables=KeptShapley(place.out / "shapley"),
-        progress=lambda what, done, total: place.progress(f"{study.title}: {what}", done, total),
+        budget=SAMPLES,
+        subject=_description(study, model),
+        tables=StoredShapley(workspace.out / "shapley"),
+        progress=lambda activity, done, total: workspace.progress(f"{study.title}: {activity}", done, total),
     )
-    result.save(result_file(place.out, study.name))
-    return subject, result
+    result.save(result_file(workspace.out, study.name))
+    return model, result
 
 
-def signed_gradient_bias(study: Study, subject: Subject, place: Place) -> Bias:
-    """Return the bias of the gradient with its sign, of the channel with the largest magnitude, on the same samples.
+def signed_gradient_bias(study: Study, model: TrainedModel, workspace: Workspace) -> Bias:
+    """Return the bias of the signed gradient of the channel with the largest magnitude, on the same examples.
 
-    The paper describes its Grad by magnitudes, but nearly the same bias on both sides fits a map of both signs only.
+    The paper describes its Grad as magnitudes, but prints nearly the same bias for both sides, which fits only a signed map.
     """
-    x, y = subject.samples(study.samples)
-    gradient = explain.attribute(subject.network, x, y, "grad").detach()
+    x, y = model.examples(study.examples)
+    gradient = explain.attribute(model.network, x, y, "grad").detach()
     signed = gradient.gather(1, gradient.abs().argmax(dim=1, keepdim=True)).flatten(1).double().numpy()
-    reference = KeptShapley(place.out / "shapley")(
-        subject.network,
+    reference = StoredShapley(workspace.out / "shapley")(
+        model.network,
         x,
         y,
-        background=subject.background(BACKGROUND),
+        background=model.background(BACKGROUND),
         samples=study.permutations,
         estimator="antithetic",
         seed=0,
@@ -121,61 +121,61 @@ def signed_gradient_bias(study: Study, subject: Subject, place: Place) -> Bias:
 
 
 def result_file(out: Path, network: str) -> Path:
-    """Return where the bias of a network's explainers is kept."""
+    """Return the file that stores the bias of a network's explainers."""
     return out / "bias-table" / f"{network}.json"
 
 
-def _named(study: Study, subject: Subject) -> str:
-    """Name a trained network so that another training has another name."""
-    examples = len(subject.benchmark.tasks[0].train)
-    return f"{study.title}, {examples} training examples, test accuracy {subject.accuracy:.4f}"
+def _description(study: Study, model: TrainedModel) -> str:
+    """Return a description that differs between different trainings of the same network."""
+    examples = len(model.benchmark.tasks[0].train)
+    return f"{study.title}, {examples} training examples, test accuracy {model.accuracy:.4f}"
 
 
-def lenet_bias(place: Place) -> tuple[Subject, BiasResult]:
-    """Return the LeNet and the bias of its explainers: as it was kept of this very network, or measured now."""
-    file, subject = result_file(place.out, LENET.name), LENET.subject(place)
+def lenet_bias(workspace: Workspace) -> tuple[TrainedModel, BiasResult]:
+    """Return the LeNet and the bias of its explainers: the stored result if it belongs to this network, or a new one."""
+    file, model = result_file(workspace.out, LENET.name), LENET.model(workspace)
     if file.exists():
-        kept = BiasResult.load(file)
-        if kept.subject == _named(LENET, subject) and kept.samples == LENET.samples:
-            return subject, kept
-    return measure_study(LENET, place)
+        stored = BiasResult.load(file)
+        if stored.subject == _description(LENET, model) and stored.examples == LENET.examples:
+            return model, stored
+    return measure_study(LENET, workspace)
 
 
-def run(place: Place, studies: Sequence[Study] | None = None) -> str:
-    """Measure all networks and return the section: a table for each, the paper's numbers in it, and how the orders agree.
+def run(workspace: Workspace, studies: Sequence[Study] | None = None) -> str:
+    """Measure all networks and return the section: for each, a table with the paper's numbers and the rank agreement.
 
-    A network whose data are not there is named with the reason; if there are data for none, that is an error.
+    A network whose data are missing is listed with the reason; if the data of all networks are missing, an error is raised.
     """
-    chosen = STUDIES if studies is None else studies
+    selected = STUDIES if studies is None else studies
     published = published_tables()
     parts, failed = [], []
-    for study in chosen:
+    for study in selected:
         try:
-            parts.append(_study_section(study, published.get(study.name), place))
+            parts.append(_study_section(study, published.get(study.name), workspace))
         except InputError as error:
             failed.append(error)
             parts.append(f"### {study.title}\n\nNot run: {error}.")
-    if failed and len(failed) == len(chosen):
+    if failed and len(failed) == len(selected):
         raise failed[0]
-    absent = [name for name in published if name not in {study.name for study in chosen}]
+    absent = [name for name in published if name not in {study.name for study in selected}]
     if absent:
-        named = ", ".join(f"{name} (Table {published[name].number})" for name in absent)
-        parts.append(f"Not run here: {named}.")
+        listing = ", ".join(f"{name} (Table {published[name].number})" for name in absent)
+        parts.append(f"Not run here: {listing}.")
     return "\n\n".join(parts) + "\n"
 
 
-def _study_section(study: Study, paper: PublishedTable | None, place: Place) -> str:
-    subject, result = measure_study(study, place)
+def _study_section(study: Study, paper: PublishedTable | None, workspace: Workspace) -> str:
+    model, result = measure_study(study, workspace)
     picture = f"bias-table-{study.name}.png"
-    figures.save(figures.bias_bars(result), place.pictures / picture)
-    text = network_section(_heading(study, subject), subject.accuracy, result, paper, picture)
+    figures.save(figures.bias_bars(result), workspace.pictures / picture)
+    text = network_section(_heading(study, model), model.accuracy, result, paper, picture)
     if paper is not None and result.settings["players"] == "pixels":
-        text += "\n\n" + lookalikes(result, paper, signed_gradient_bias(study, subject, place).mean)
+        text += "\n\n" + nearest_columns(result, paper, signed_gradient_bias(study, model, workspace).mean)
     return text
 
 
-def _heading(study: Study, subject: Subject) -> str:
-    return study.title if "," in study.title else f"{study.title}, {subject.benchmark.name}"
+def _heading(study: Study, model: TrainedModel) -> str:
+    return study.title if "," in study.title else f"{study.title}, {model.benchmark.name}"
 
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,4 @@
-"""Is the anchor's variance |S| times smaller, as Proposition 1 of the bias paper claims?"""
+"""Variance of the anchor relative to that of single Shapley values (the bias paper's Proposition 1)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 from perdure import figures
 from perdure.figures.bias_experiments import Line, lines_with_bands
 from perdure.metrics import variance_ratio
-from perdure.reproduce.bias.example_set import SHORT, FloatArray, look_at
-from perdure.reproduce.bias.experiment import Experiment, Place
-from perdure.reproduce.bias.formatting import geometric, said, table
-from perdure.reproduce.bias.networks import lenet
+from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_examples
+from perdure.reproduce.bias.experiment import Experiment, Workspace
+from perdure.reproduce.bias.formatting import geometric_mean_cell, markdown_table, paragraph
+from perdure.reproduce.bias.trained_models import lenet
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     images: int = 6
     permutations: int = 1000
     shares: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)
     methods: tuple[str, ...] = ("gradient_x_input", "integrated_gradients", "lrp", "deepshap", "lime")
     draws: int = 20
-    """Random sets at each share."""
+    """Random sets per share."""
     seed: int = 0
 
 
@@ -34,79 +34,86 @@ SETTINGS = Settings()
 def ratios_by_set(
     marginals: FloatArray, orders: FloatArray, shares: tuple[float, ...], draws: int, seed: int
 ) -> FloatArray:
-    """Return (1 + maps, shares, samples): Var[A_i] / Var[beta_S] over |S|, for random S first, then for the top of each map.
+    """Return (1 + maps, shares, examples): Var[A_i] / Var[beta_S] / |S| for random S, then for the top set of each map.
 
-    ``marginals``: (samples, permutations, players), ``orders``: (maps, samples, players). Random sets are averaged on the
-    logarithmic scale.
+    ``marginals``: (examples, permutations, players); ``orders``: (maps, examples, players). Ratios of random sets are
+    averaged geometrically.
     """
     players = marginals.shape[2]
     sizes = [max(2, round(share * players)) for share in shares]
-    found = np.empty((1 + len(orders), len(sizes), len(marginals)))
+    ratios = np.empty((1 + len(orders), len(sizes), len(marginals)))
     rng = np.random.default_rng(seed)
-    for sample, own in enumerate(marginals):
-        for place, size in enumerate(sizes):
-            drawn = [variance_ratio(own, rng.permutation(players)[:size]).of_claimed for _ in range(draws)]
-            found[0, place, sample] = np.exp(np.mean(np.log(drawn)))
+    for row, example in enumerate(marginals):
+        for size_index, size in enumerate(sizes):
+            drawn = [variance_ratio(example, rng.permutation(players)[:size]).of_claimed for _ in range(draws)]
+            ratios[0, size_index, row] = np.exp(np.mean(np.log(drawn)))
             for index, maps in enumerate(orders):
-                top = np.argsort(-maps[sample], kind="stable")[:size]
-                found[1 + index, place, sample] = variance_ratio(own, top).of_claimed
-    return found
+                top = np.argsort(-maps[row], kind="stable")[:size]
+                ratios[1 + index, size_index, row] = variance_ratio(example, top).of_claimed
+    return ratios
 
 
-def run(place: Place) -> str:
-    """Measure, draw and tell."""
-    chosen, subject = SETTINGS, lenet(place)
-    looked = look_at(place, subject, chosen.images)
-    marginals = looked.marginals(chosen.permutations)
-    found = ratios_by_set(marginals, looked.maps(chosen.methods), chosen.shares, chosen.draws, chosen.seed)
-    players = looked.players.count
-    sizes = np.array([max(2, round(share * players)) for share in chosen.shares])
-    names = ["random", *(f"top by {SHORT.get(name, name)}" for name in chosen.methods)]
+def run(workspace: Workspace) -> str:
+    """Compute the variance ratios, save the figure, and return the section."""
+    settings, model = SETTINGS, lenet(workspace)
+    examples = select_examples(workspace, model, settings.images)
+    marginals = examples.marginals(settings.permutations)
+    ratios = ratios_by_set(marginals, examples.maps(settings.methods), settings.shares, settings.draws, settings.seed)
+    players = examples.players.count
+    sizes = np.array([max(2, round(share * players)) for share in settings.shares])
+    names = ["random", *(f"top by {SHORT.get(name, name)}" for name in settings.methods)]
     figure = lines_with_bands(
-        {"|S|": (sizes, [Line(name, row * sizes[:, None]) for name, row in zip(names, found, strict=True)])},
+        {"|S|": (sizes, [Line(name, row * sizes[:, None]) for name, row in zip(names, ratios, strict=True)])},
         "Var of one value / Var of the anchor",
         reference=sizes.astype(float),
     )
-    figures.save(figure, place.pictures / "bias-variance.png")
-    alone = (players - 1) / (players - sizes)
+    figures.save(figure, workspace.pictures / "bias-variance.png")
+    fixed_sum = (players - 1) / (players - sizes)
     rows = [
-        [f"{size} ({share:.0%})", f"{alone[at]:.2g}", *(geometric(row[at], 2) for row in found)]
-        for at, (size, share) in enumerate(zip(sizes, chosen.shares, strict=True))
+        [f"{size} ({share:.0%})", f"{fixed_sum[index]:.2g}", *(geometric_mean_cell(row[index], 2) for row in ratios)]
+        for index, (size, share) in enumerate(zip(sizes, settings.shares, strict=True))
     ]
-    fixed = float(np.abs(marginals.sum(axis=2) - marginals.sum(axis=2).mean(axis=1, keepdims=True)).max())
+    sum_deviation = float(np.abs(marginals.sum(axis=2) - marginals.sum(axis=2).mean(axis=1, keepdims=True)).max())
     return "\n\n".join(
         [
-            said(
-                f"LeNet, {chosen.images} images, {players} pixels, {chosen.permutations} permutations. The mean variance of",
-                "the Shapley values in S over the variance of their mean, divided by the claimed |S|: 1 is the claim, above 1",
-                "the anchor gains more than claimed. Geometric means over images with 95 % intervals; each random cell has",
-                f"{chosen.draws} sets. Fixed sum: (n - 1) / (n - |S|), what follows if marginals are alike but for their sum,",
-                f"which is the same in every order (here to {fixed:.0e}).",
+            paragraph(
+                f"LeNet, {settings.images} images, {players} pixels, {settings.permutations} permutations. The",
+                "table shows the mean",
+                "variance of the Shapley values in S, divided by the variance of their mean and by the claimed",
+                "|S|: 1 is the claim,",
+                "above 1 the anchor's variance is smaller than claimed. Geometric means over images with 95 % intervals;",
+                f"{settings.draws} random sets per cell. Fixed sum: (n - 1) / (n - |S|), the ratio for",
+                "exchangeable marginals with a",
+                f"fixed sum; the sum is the same for every order (here to {sum_deviation:.0e}).",
             ),
-            table(["size of S", "fixed sum", *names], rows),
+            markdown_table(["size of S", "fixed sum", *names], rows),
             "![Variance ratio against the size of S](bias-variance.png)",
-            _words(found, alone, chosen, names),
+            _section_text(ratios, fixed_sum, settings, names),
         ]
     )
 
 
-def _words(found: FloatArray, alone: FloatArray, chosen: Settings, names: list[str]) -> str:
-    mean = np.exp(np.log(found).mean(axis=2))
-    ten = int(np.argmin(np.abs(np.array(chosen.shares) - 0.1)))
+def _section_text(ratios: FloatArray, fixed_sum: FloatArray, settings: Settings, names: list[str]) -> str:
+    mean = np.exp(np.log(ratios).mean(axis=2))
+    ten = int(np.argmin(np.abs(np.array(settings.shares) - 0.1)))
     lowest, highest = int(mean[1:, ten].argmin()) + 1, int(mean[1:, ten].argmax()) + 1
-    off = np.abs(np.log(mean[0] / alone)).max()
-    below = int((mean[1:] < mean[0]).sum())
-    under = int((mean < 1).sum())
-    return said(
-        f"Proposition 1 takes a permutation's marginals for independent. At the {chosen.shares[ten]:.0%} share it is off by a",
-        f"factor of {mean[0, ten]:.2g} for random sets, and of {mean[lowest, ten]:.2g} ({names[lowest]}) to",
-        f"{mean[highest, ten]:.2g} ({names[highest]}) for the sets that M_bias looks at; at {chosen.shares[-1]:.0%} of",
-        f"{mean[0, -1]:.2g} for random sets and {mean[1:, -1].min():.2g} to {mean[1:, -1].max():.2g} for the others. The claim",
-        f"is {'too modest everywhere' if under == 0 else f'too bold in {under} of {mean.size} cells, too modest in the rest'}:",
-        "marginals with a fixed sum are anti-correlated on the average. For random sets that alone explains the measured",
-        f"ratio to {100 * np.expm1(off):.0f} %. The sets that explainers choose gain less than random ones of their size in",
-        f"{below} of {mean[1:].size} cells.",
+    deviation = np.abs(np.log(mean[0] / fixed_sum)).max()
+    below_random = int((mean[1:] < mean[0]).sum())
+    overstated = int((mean < 1).sum())
+    return paragraph(
+        "Proposition 1 assumes that the marginals of a permutation are independent. At a share of",
+        f"{settings.shares[ten]:.0%}, it is off by a factor of {mean[0, ten]:.2g} for random sets, and of",
+        f"{mean[lowest, ten]:.2g} ({names[lowest]}) to {mean[highest, ten]:.2g} ({names[highest]}) for the sets",
+        "that M_bias uses;",
+        f"at {settings.shares[-1]:.0%}, by {mean[0, -1]:.2g} for random sets and {mean[1:, -1].min():.2g} to",
+        f"{mean[1:, -1].max():.2g} for the others. The claim",
+        "understates the reduction in all cells:"
+        if overstated == 0
+        else f"overstates the reduction in {overstated} of {mean.size} cells and understates it in the rest:",
+        "marginals with a fixed sum are negatively correlated on average. For random sets, this alone explains the measured",
+        f"ratio to {100 * np.expm1(deviation):.0f} %. The sets that explainers choose have a smaller ratio than random sets of",
+        f"the same size in {below_random} of {mean[1:].size} cells.",
     )
 
 
-EXPERIMENT = Experiment("bias-variance", "Is the anchor |S| times less noisy?", paper="Proposition 1", run=run)
+EXPERIMENT = Experiment("bias-variance", "Is the anchor's variance |S| times smaller?", paper="Proposition 1", run=run)

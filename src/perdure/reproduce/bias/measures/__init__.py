@@ -1,1 +1,1 @@
-"""Measurements on networks that only the experiments of the attribution-bias paper use."""
+"""Measurements of explainers on a network that only the experiments of the attribution-bias paper use."""

@@ -1,4 +1,4 @@
-"""Do explainers point at the object, where its box is known? Neither bias nor stability sees that."""
+"""How well explainers localize the object in its bounding box, which neither bias nor SHAPC measures."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BoxScores:
-    """One explainer: hits of the pointing game, and the share of positive attribution in the box; higher is better.
+    """Scores of one explainer: hit rate of the pointing game and share of positive attribution in the box.
 
-    ``hits_gain`` and ``share_gain`` are how far each is above chance, image by image.
+    Higher is better. ``hits_gain`` and ``share_gain`` are the differences from chance, computed per image.
     """
 
     method: str
@@ -34,9 +34,10 @@ class BoxScores:
 
 @dataclass(frozen=True)
 class BoxResult:
-    """All explainers and controls on the same images; ``chance_hits`` and ``chance_share`` are the boxes' mean areas.
+    """Scores of all explainers and controls on the same images.
 
-    The box is enlarged by ``tolerance`` pixels for the pointing game only.
+    ``chance_hits`` and ``chance_share`` are the boxes' mean relative areas; for the pointing game only, boxes are enlarged
+    by ``tolerance`` pixels.
     """
 
     explainers: tuple[BoxScores, ...]
@@ -44,7 +45,7 @@ class BoxResult:
     chance_hits: float
     chance_share: float
     tolerance: int
-    samples: int
+    examples: int
 
     def __getitem__(self, method: str) -> BoxScores:
         return entry_of(self.explainers, method)
@@ -59,48 +60,49 @@ def measure_boxes(
     background: Tensor,
     methods: str | Sequence[str] = METHODS,
     tolerance: int = 0,
-    budget: int = 100,
+    samples: int = 100,
     layer: str | None = None,
     seed: int = 0,
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> BoxResult:
-    """Return how well each explainer's pixel maps find the boxes (n, 4), beside chance and the controls.
+    """Return how well each explainer's pixel maps localize the boxes (n, 4), with chance levels and controls.
 
-    Boxes are left, top, right, bottom in pixels from 0, the last two exclusive. Grad-CAM's map is the enlarged one.
+    Boxes are (left, top, right, bottom) in 0-based pixels; right and bottom are exclusive. Grad-CAM's map is upsampled to
+    the image.
     """
     sides = (x.shape[-2], x.shape[-1])
     chance_hits, chance_share = (
-        box_masks(boxes, sides, wider).mean(axis=(1, 2), dtype=np.float64) for wider in (tolerance, 0)
+        box_masks(boxes, sides, margin).mean(axis=(1, 2), dtype=np.float64) for margin in (tolerance, 0)
     )
-    drawn, refused = pixel_maps(
+    maps_by_method, refused = pixel_maps(
         network,
         x,
         target,
         methods,
         background=background,
-        budget=budget,
+        samples=samples,
         layer=layer,
         seed=seed,
         batch_size=batch_size,
         progress=progress,
     )
-    found = []
-    for name, flat in drawn.items():
+    scores = []
+    for name, flat in maps_by_method.items():
         maps = flat.reshape(len(x), *sides)
         hits, shares = pointing_hits(maps, boxes, tolerance), inside_shares(maps, boxes)
-        found.append(
+        scores.append(
             BoxScores(
                 name,
-                hits=_over(hits, seed),
-                hits_gain=_over(hits - chance_hits, seed),
-                share=_over(shares, seed),
-                share_gain=_over(shares - chance_share, seed),
+                hits=_interval_over_examples(hits, seed),
+                hits_gain=_interval_over_examples(hits - chance_hits, seed),
+                share=_interval_over_examples(shares, seed),
+                share_gain=_interval_over_examples(shares - chance_share, seed),
             )
         )
-    return BoxResult(tuple(found), refused, float(chance_hits.mean()), float(chance_share.mean()), tolerance, len(x))
+    return BoxResult(tuple(scores), refused, float(chance_hits.mean()), float(chance_share.mean()), tolerance, len(x))
 
 
-def _over(values: FloatArray, seed: int) -> Interval:
+def _interval_over_examples(values: FloatArray, seed: int) -> Interval:
     known = values[~np.isnan(values)]
     return interval(known if len(known) else [Missing("no map has a positive value")], seed=seed)

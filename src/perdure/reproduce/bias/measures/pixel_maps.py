@@ -1,4 +1,4 @@
-"""Every explainer's pixel maps of the same images, for comparisons that look at the maps alone."""
+"""Pixel maps of all explainers and controls for the same images."""
 
 from __future__ import annotations
 
@@ -31,33 +31,51 @@ def pixel_maps(
     target: Tensor,
     methods: str | Sequence[str],
     *,
+    background: Tensor,
+    baseline: Any = None,
+    samples: int = 100,
+    layer: str | None = None,
+    seed: int = 0,
+    batch_size: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
-    **explaining: Any,
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
-    """Return (samples, pixels) for each explainer and both controls, and why some were refused.
+    """Return (examples, pixels) maps of each explainer and both controls, and the reason for each refused explainer.
 
-    ``x``: images (n, channels, height, width); ``explaining`` as in `player_maps`. Grad-CAM's map is the enlarged one.
+    ``x``: images (n, channels, height, width); the other options are those of `player_maps`. Grad-CAM's map is upsampled
+    to the image.
     """
     if x.dim() != 4:
-        raise InputError(f"x: found shape {tuple(x.shape)}, expected images (n, channels, height, width)")
-    tell = progress or (lambda *_: None)
+        raise InputError(f"x: expected images of shape (n, channels, height, width), got {tuple(x.shape)}")
+    report = progress or (lambda *_: None)
     order = (*checked_methods(methods), *CONTROLS)
     players = pixels(tuple(x.shape[1:]))
     maps: dict[str, FloatArray] = {}
     refused: dict[str, str] = {}
-    for place, name in enumerate(order):
-        tell("explainers", place, len(order))
+    for index, name in enumerate(order):
+        report("explainers", index, len(order))
         try:
-            maps[name] = player_maps(network, x, target, name, players, **explaining)
+            maps[name] = player_maps(
+                network,
+                x,
+                target,
+                name,
+                players,
+                background=background,
+                baseline=baseline,
+                budget=samples,
+                layer=layer,
+                seed=seed,
+                batch_size=batch_size,
+            )
         except InputError as error:
             refused[name] = str(error)
-    tell("explainers", len(order), len(order))
+    report("explainers", len(order), len(order))
     return maps, refused
 
 
 def entry_of(entries: Sequence[Entry], method: str) -> Entry:
-    """Return the entry of one explainer, or say which there are."""
+    """Return the entry of one explainer; raise an error that lists the measured ones if there is none."""
     for entry in entries:
         if entry.method == method:
             return entry
-    raise InputError(f"{method}: it was not measured; there are {', '.join(entry.method for entry in entries)}")
+    raise InputError(f"{method} was not measured; expected one of {', '.join(entry.method for entry in entries)}")

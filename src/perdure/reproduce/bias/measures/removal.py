@@ -1,4 +1,4 @@
-"""What a network still says when the variables an explainer ranks highest are removed, or only they are shown."""
+"""Deletion and insertion curves: the target's probability as the highest-ranked pixels are removed or inserted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from perdure.audits.bias.measure import METHODS, Progress
 from perdure.base.errors import InputError
 from perdure.explain.adapters.arrays import rows_per_batch
-from perdure.explain.adapters.preserve import kept_as_it_was
+from perdure.explain.adapters.preserve import preserved
 from perdure.explain.baselines import baseline_rows
 from perdure.metrics import Interval, interval
 from perdure.reproduce.bias.measures.pixel_maps import entry_of, pixel_maps
@@ -24,10 +24,10 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RemovalCurves:
-    """One explainer: the target's probability (samples, shares) while the highest pixels go, and while they come.
+    """The target's probability (examples, shares) while one explainer's highest-ranked pixels are deleted or inserted.
 
-    ``deletion_area``, lower is better, and ``insertion_area``, higher is better, are areas in [0, 1] with intervals over
-    samples (Petsiuk et al. 2018). Remark 1 of the bias paper says why they are no measure of attributions' sizes.
+    ``deletion_area`` (lower is better) and ``insertion_area`` (higher is better) are areas in [0, 1] with intervals over
+    examples (Petsiuk et al. 2018). Remark 1 of the bias paper explains why they do not measure the sizes of attributions.
     """
 
     method: str
@@ -39,7 +39,7 @@ class RemovalCurves:
 
 @dataclass(frozen=True)
 class RemovalResult:
-    """The curves of all explainers and controls on the same images, with their maps (samples, pixels)."""
+    """The curves of all explainers and controls on the same images, with their maps (examples, pixels)."""
 
     shares: tuple[float, ...]
     explainers: tuple[RemovalCurves, ...]
@@ -58,15 +58,15 @@ def measure_removal(
     background: Tensor,
     methods: str | Sequence[str] = METHODS,
     steps: int = 20,
-    budget: int = 100,
+    samples: int = 100,
     layer: str | None = None,
     seed: int = 0,
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> RemovalResult:
-    """Return deletion and insertion curves of each explainer's pixel maps in ``steps`` equal steps, beside the controls.
+    """Return deletion and insertion curves of each explainer's and control's pixel maps, in ``steps`` equal steps.
 
-    A pixel that is removed takes the background's mean. Grad-CAM's map is the enlarged one.
+    Removed pixels are set to the background's mean. Grad-CAM's map is upsampled to the image.
     """
     if steps < 1:
         raise InputError(f"steps: expected at least 1, got {steps}")
@@ -77,43 +77,45 @@ def measure_removal(
         target,
         methods,
         background=background,
-        budget=budget,
+        samples=samples,
         layer=layer,
         seed=seed,
         batch_size=batch_size,
         progress=progress,
     )
     empty = baseline_rows(None, x, background)
-    found = []
+    curves = []
     for name in maps:
-        gone = np.stack([_probabilities(network, x, empty, target, maps[name], s, batch_size) for s in shares], axis=1)
-        come = np.stack([_probabilities(network, empty, x, target, maps[name], s, batch_size) for s in shares], axis=1)
-        areas = [interval(area_under(curve), seed=seed, bounds=(0.0, 1.0)) for curve in (gone, come)]
-        found.append(RemovalCurves(name, gone, come, areas[0], areas[1]))
-    return RemovalResult(shares, tuple(found), maps, refused)
+        deletion, insertion = (
+            np.stack([_probabilities(network, start, end, target, maps[name], s, batch_size) for s in shares], axis=1)
+            for start, end in ((x, empty), (empty, x))
+        )
+        areas = [interval(area_under(curve), seed=seed, bounds=(0.0, 1.0)) for curve in (deletion, insertion)]
+        curves.append(RemovalCurves(name, deletion, insertion, areas[0], areas[1]))
+    return RemovalResult(shares, tuple(curves), maps, refused)
 
 
-def without_top(x: Tensor, maps: FloatArray, share: float, instead: Tensor) -> Tensor:
-    """Return the images with the pixels of the highest attribution taken from ``instead``."""
-    chosen = torch.from_numpy(top_players(maps, share)).reshape(len(x), 1, *x.shape[2:]).to(x.device)
-    return torch.where(chosen, instead, x)
+def replace_top(x: Tensor, maps: FloatArray, share: float, replacement: Tensor) -> Tensor:
+    """Return the images with the share of pixels of highest attribution taken from ``replacement``."""
+    top = torch.from_numpy(top_players(maps, share)).reshape(len(x), 1, *x.shape[2:]).to(x.device)
+    return torch.where(top, replacement, x)
 
 
 def _probabilities(
     network: nn.Module,
     x: Tensor,
-    instead: Tensor,
+    replacement: Tensor,
     target: Tensor,
     maps: FloatArray,
     share: float,
     batch_size: int | None,
 ) -> FloatArray:
-    """Return the target's probability for each image after the exchange."""
-    changed = without_top(x, maps, share, instead)
+    """Return the target's probability for each image after the replacement."""
+    changed = replace_top(x, maps, share, replacement)
     rows = rows_per_batch(batch_size, changed.shape[1:])
-    with kept_as_it_was(network), torch.inference_mode():
+    with preserved(network), torch.inference_mode():
         network.eval()
         logits = torch.cat([network(part) for part in torch.split(changed, rows)])
-        said = logits.softmax(dim=1).gather(1, target[:, None].to(logits.device))[:, 0]
-    probabilities: FloatArray = said.cpu().double().numpy()
+        of_target = logits.softmax(dim=1).gather(1, target[:, None].to(logits.device))[:, 0]
+    probabilities: FloatArray = of_target.cpu().double().numpy()
     return probabilities

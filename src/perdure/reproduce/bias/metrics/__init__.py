@@ -1,4 +1,4 @@
-"""Metrics that only the experiments of the attribution-bias paper use: numbers from arrays."""
+"""Metrics on arrays that only the experiments of the attribution-bias paper use."""
 
 from perdure.reproduce.bias.metrics.boxes import box_masks, inside_shares, pointing_hits
 from perdure.reproduce.bias.metrics.perspectives import gini, infidelity, max_sensitivity

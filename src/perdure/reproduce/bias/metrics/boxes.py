@@ -1,4 +1,4 @@
-"""Does a map point at the object? Two measures against boxes, with what chance alone would score."""
+"""Pointing game and share of attribution inside a bounding box, with their chance levels."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from perdure.reproduce.bias.metrics.regions import share_inside
 
 
 def box_masks(boxes: Any, sides: tuple[int, int], tolerance: int = 0) -> NDArray[np.bool_]:
-    """Return (n, height, width): the pixels in each box (left, top, right, bottom from 0, the last two exclusive).
+    """Return (n, height, width): the pixels in each box (left, top, right, bottom; 0-based, right and bottom exclusive).
 
-    ``tolerance``: pixels by which each box is enlarged on every side, within the image.
+    ``tolerance``: pixels by which each box is enlarged on every side, up to the image's border.
     """
     corners = as_floats(boxes, "boxes", ndim=2)
     if corners.shape[1] != 4:
-        raise InputError(f"boxes: {corners.shape[1]} numbers each, expected left, top, right and bottom")
+        raise InputError(f"boxes: expected 4 numbers each (left, top, right, bottom), got {corners.shape[1]}")
     if tolerance < 0:
         raise InputError(f"tolerance: expected at least 0 pixels, got {tolerance}")
     left, top, right, bottom = (corners[:, [i], None] for i in range(4))
     empty = (left >= right) | (top >= bottom)
     if empty.any():
         row = int(empty[:, 0, 0].argmax())
-        raise InputError(f"boxes: that of sample {row} is empty: {corners[row].tolist()}")
+        raise InputError(f"boxes: the box of example {row} is empty: {corners[row].tolist()}")
     y, x = np.arange(sides[0])[None, :, None], np.arange(sides[1])[None, None, :]
     inside: NDArray[np.bool_] = (
         (x >= left - tolerance) & (x < right + tolerance) & (y >= top - tolerance) & (y < bottom + tolerance)
@@ -35,10 +35,10 @@ def box_masks(boxes: Any, sides: tuple[int, int], tolerance: int = 0) -> NDArray
 
 
 def pointing_hits(maps: Any, boxes: Any, tolerance: int = 0) -> FloatArray:
-    """Return for each sample whether its highest pixel lies in its box (the pointing game of Zhang et al. 2016).
+    """Return for each example whether its highest pixel lies in its box (the pointing game of Zhang et al. 2016).
 
-    1 a hit, 0 a miss; a map whose maximum several pixels share scores the part of them that lies in the box, so that a
-    constant map scores chance. Chance is the share of the image that the enlarged box covers. NaN for a map of zeros.
+    1: hit; 0: miss. If several pixels share the maximum, the score is the fraction of them in the box, so that a constant
+    map scores chance. Chance is the fraction of the image that the enlarged box covers. NaN for a map of zeros.
     """
     values = as_floats(maps, "maps", ndim=3)
     inside = _inside(values, boxes, tolerance)
@@ -49,9 +49,9 @@ def pointing_hits(maps: Any, boxes: Any, tolerance: int = 0) -> FloatArray:
 
 
 def inside_shares(maps: Any, boxes: Any) -> FloatArray:
-    """Return for each sample the part of its positive attribution that lies in its box; chance is the box's area.
+    """Return for each example the fraction of its positive attribution inside its box; chance is the box's relative area.
 
-    In [0, 1], higher is better. NaN for a map without any positive value.
+    In [0, 1]; higher is better. NaN for a map without positive values.
     """
     values = as_floats(maps, "maps", ndim=3)
     inside = _inside(values, boxes, 0)
@@ -61,5 +61,5 @@ def inside_shares(maps: Any, boxes: Any) -> FloatArray:
 def _inside(values: FloatArray, boxes: Any, tolerance: int) -> NDArray[np.bool_]:
     inside = box_masks(boxes, (values.shape[1], values.shape[2]), tolerance)
     if len(inside) != len(values):
-        raise InputError(f"boxes: {len(inside)} of them for {len(values)} maps")
+        raise InputError(f"boxes: expected one box per map ({len(values)}), got {len(inside)}")
     return inside

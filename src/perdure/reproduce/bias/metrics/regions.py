@@ -1,4 +1,4 @@
-"""Attributions of regions: a part against the whole, and what regions of many maps look like as distributions."""
+"""Attributions of image regions: their share of the total, and their distributions over many maps."""
 
 from __future__ import annotations
 
@@ -14,70 +14,70 @@ from perdure.metrics.missing import FloatArray, as_floats
 
 
 def relative_attribution(values: Any, chosen: Any) -> FloatArray:
-    """Return |A_k| / mean_i |A_i| of one chosen player k of each sample, (samples, players) and (samples,) in.
+    """Return |A_k| / mean_i |A_i| of one chosen player k per example (the bias paper's section 3).
 
-    0: the player does not matter; 1: as much as the average player, all players counted (the bias paper's section 3). NaN for
-    a map of zeros.
+    ``values``: (examples, players); ``chosen``: (examples,). 0: the player does not matter; 1: it matters as much as the
+    average over all players. NaN for a map of zeros.
     """
     a = np.abs(as_floats(values, "values", ndim=2))
     k: NDArray[np.int64] = np.asarray(chosen, dtype=np.int64)
     if k.shape != (len(a),) or (k < 0).any() or (k >= a.shape[1]).any():
-        raise InputError(f"chosen: expected one player from 0 to {a.shape[1] - 1} for each of {len(a)} samples")
+        raise InputError(f"chosen: expected one player from 0 to {a.shape[1] - 1} for each of {len(a)} examples")
     mean = a.mean(axis=1)
-    found: FloatArray = np.divide(a[np.arange(len(a)), k], mean, out=np.full(len(a), np.nan), where=mean > 0)
-    return found
+    relative: FloatArray = np.divide(a[np.arange(len(a)), k], mean, out=np.full(len(a), np.nan), where=mean > 0)
+    return relative
 
 
 def share_inside(values: Any, inside: Any, parts: Any = None) -> FloatArray:
-    """Return the share of sum |A_i| that lies inside a region of each sample; (samples, players) each, in [0, 1].
+    """Return the share of sum |A_i| inside each example's region; both inputs are (examples, players). In [0, 1].
 
-    Sampling noise adds to every |A_i|, most to the many small ones outside. With ``parts``, two estimates from independent
-    permutations, (2, samples, players), |A_i| is estimated by one's value times the other's sign instead, both ways round: a
-    player without any effect then adds 0 on the average. That form can leave [0, 1]. The bias paper's Appendix N has no
-    such correction.
+    Sampling noise increases every |A_i|, relatively most for the many small values outside. To correct this, pass
+    ``parts``: two estimates from independent permutations, (2, examples, players). |A_i| is then estimated by the value of
+    one times the sign of the other, averaged over both orders, so that a player without effect contributes 0 on average.
+    The corrected share can lie outside [0, 1]. The bias paper's Appendix N has no such correction.
     """
     a = as_floats(values, "values", ndim=2)
     region = np.asarray(inside, dtype=bool)
     if region.shape != a.shape:
-        raise InputError(f"inside: its shape is {region.shape}, that of the values {a.shape}")
+        raise InputError(f"inside: expected the shape of values, {a.shape}, got {region.shape}")
     size = np.abs(a)
     if parts is not None:
         halves = as_floats(parts, "parts", ndim=3)
         if halves.shape != (2, *a.shape):
             raise InputError(f"parts: expected two estimates of shape {a.shape}, got {halves.shape}")
         size = (halves[0] * np.sign(halves[1]) + halves[1] * np.sign(halves[0])) / 2
-    whole = size.sum(axis=1)
+    total = size.sum(axis=1)
     part = np.where(region, size, 0.0).sum(axis=1)
-    found: FloatArray = np.divide(part, whole, out=np.full(len(a), np.nan), where=whole > 0)
-    return found
+    share: FloatArray = np.divide(part, total, out=np.full(len(a), np.nan), where=total > 0)
+    return share
 
 
 @dataclass(frozen=True)
 class RegionDistributions:
-    """Regions of many maps, compared: arrays by region, and the tests of equal variance."""
+    """Moments and tests of the values in several regions; arrays have one entry per region."""
 
     mean: FloatArray
     variance: FloatArray
     excess_kurtosis: FloatArray
     """0 for a Gaussian."""
     normal_p: FloatArray
-    """Of Shapiro and Wilk's test on one value a sample (a region's first), which are independent of each other."""
+    """P-values of the Shapiro-Wilk test on one value per example (the region's first), so that values are independent."""
     distance: FloatArray
-    """Kolmogorov and Smirnov's: the largest gap to the distribution function of the Gaussian with that mean and variance."""
+    """Kolmogorov-Smirnov distances to the Gaussian with the same mean and variance."""
     levene_p: float
-    """Of equal variances, all values taken for independent (Brown and Forsythe's form, by medians)."""
+    """P-value of equal variances (Brown-Forsythe: centered at medians), assuming that all values are independent."""
     friedman_p: float
-    """Of equal spread, each sample's regions ranked: values within a sample may depend on each other."""
+    """P-value of equal spread from ranks of the regions within each example; values of an example may be dependent."""
 
 
 def region_distributions(values: Any) -> RegionDistributions:
-    """Return moments and tests of (regions, samples, values a region): are they Gaussian, and equally wide?
+    """Return moments, and tests of normality and equal variance, of values (regions, examples, values per region).
 
-    The bias paper's Assumption 1 is judged there by mean and variance alone (Tables 14 and 15); these are its tests.
+    They test Assumption 1 of the bias paper, which reports only means and variances (Tables 14 and 15).
     """
     v = as_floats(values, "values", ndim=3)
     if v.shape[0] < 3 or v.shape[1] < 3:
-        raise InputError(f"values: {v.shape[0]} regions of {v.shape[1]} samples, expected at least 3 of each")
+        raise InputError(f"values: expected at least 3 regions and 3 examples, got {v.shape[0]} and {v.shape[1]}")
     flat = v.reshape(len(v), -1)
     mean, deviation = flat.mean(axis=1), flat.std(axis=1, ddof=1)
     if (deviation == 0).any():
@@ -90,8 +90,8 @@ def region_distributions(values: Any) -> RegionDistributions:
         normal_p=np.array([float(stats.shapiro(region[:, 0]).pvalue) for region in v]),
         distance=np.array(
             [
-                float(stats.kstest(region, "norm", args=(centre, width)).statistic)
-                for region, centre, width in zip(flat, mean, deviation, strict=True)
+                float(stats.kstest(region, "norm", args=(center, width)).statistic)
+                for region, center, width in zip(flat, mean, deviation, strict=True)
             ]
         ),
         levene_p=float(stats.levene(*flat, center="median").pvalue),

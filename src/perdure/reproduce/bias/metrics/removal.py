@@ -1,4 +1,4 @@
-"""Removing variables in the order of their attribution: which ones go, and the area below what is left."""
+"""Selection of the highest-ranked variables, and the area under deletion and insertion curves."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from perdure.metrics.missing import FloatArray, as_floats
 
 
 def top_players(maps: Any, share: float) -> NDArray[np.bool_]:
-    """Return (samples, players): the floor(share * players) variables with the highest attribution, ties by position.
+    """Return (examples, players): the floor(share * players) variables with the highest attribution, ties by position.
 
-    The bias paper's Figure 11 removes 25, 50 and 75 % of them; a share of 0 is none, 1 all.
+    ``share`` is from 0 (none) to 1 (all). The bias paper's Figure 11 removes 25, 50 and 75 %.
     """
     values = as_floats(maps, "maps", ndim=2)
     if not 0 <= share <= 1:
@@ -28,9 +28,9 @@ def top_players(maps: Any, share: float) -> NDArray[np.bool_]:
 
 
 def area_under(curves: Any) -> FloatArray:
-    """Return the area under each curve over [0, 1] by trapezoids, (samples, steps), the steps evenly spaced."""
+    """Return the area under each curve (examples, steps) over [0, 1] by the trapezoidal rule; steps are evenly spaced."""
     values = as_floats(curves, "curves", ndim=2)
     if values.shape[1] < 2:
-        raise InputError(f"curves: {values.shape[1]} steps, expected at least 2")
+        raise InputError(f"curves: expected at least 2 steps, got {values.shape[1]}")
     area: FloatArray = ((values[:, 1:] + values[:, :-1]) / 2).mean(axis=1)
     return area

@@ -1,4 +1,4 @@
-"""Numbers as the page's scripts take them: rounded to what a chart can show, null for what is not one."""
+"""Numbers as JSON values for the page's scripts: rounded to six digits, null for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from perdure.audits import Interval
 
 
-def ends(value: Interval) -> list[float | None]:
+def interval_values(value: Interval) -> list[float | None]:
     """Return mean, low end and high end."""
     return numbers((value.mean, value.low, value.high))
 
 
 def numbers(values: Sequence[float]) -> list[float | None]:
-    """Return several numbers."""
+    """Return a list of JSON numbers."""
     return [number(value) for value in values]
 
 
 def number(value: float) -> float | None:
-    """Return a number with six digits; null for what is not one."""
+    """Return a number with six significant digits, None for NaN and infinity."""
     return float(f"{value:.6g}") if math.isfinite(value) else None

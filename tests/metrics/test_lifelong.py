@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
 from perdure.metrics import lifelong
-from perdure.metrics.lifelong.metrics import Block, Run
+from perdure.metrics.lifelong import Block, Run
 
 LOGS = Path(__file__).parents[3] / "shared" / "data" / "l2logger"
 needs_logs = pytest.mark.skipif(not LOGS.exists(), reason="the l2logger example run is not beside the project")

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as nps
 from numpy.typing import NDArray
 
 from perdure.metrics import lifelong
-from perdure.metrics.lifelong.metrics import Block, Run
+from perdure.metrics.lifelong import Block, Run
 
 curves = nps.arrays(float, st.integers(1, 60), elements=st.floats(-50, 50, width=32))
 

@@ -13,25 +13,11 @@ from perdure.metrics.accuracy_matrix import (
     remembering,
 )
 from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, selected_players
-from perdure.metrics.bootstrap import Difference, holm, paired_difference
-from perdure.metrics.correlation import (
-    KendallCorrelation,
-    KendallMatrix,
-    MapAgreement,
-    PearsonCorrelation,
-    SpearmanCorrelation,
-    kendall_correlation,
-    kendall_matrix,
-    map_agreement,
-    pearson_correlation,
-    spearman_correlation,
-)
 from perdure.metrics.efficiency import (
     computational_efficiency,
     model_size_efficiency,
     sample_storage_efficiency,
 )
-from perdure.metrics.intervals import Interval, interval
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.registry import METRICS, Metric, RunNumbers, compute_metrics, metric
@@ -65,6 +51,20 @@ from perdure.metrics.stability_gap import (
     windowed_plasticity,
     worst_case_accuracy,
 )
+from perdure.metrics.statistics.bootstrap import Difference, holm, paired_difference
+from perdure.metrics.statistics.correlation import (
+    KendallCorrelation,
+    KendallMatrix,
+    MapAgreement,
+    PearsonCorrelation,
+    SpearmanCorrelation,
+    kendall_correlation,
+    kendall_matrix,
+    map_agreement,
+    pearson_correlation,
+    spearman_correlation,
+)
+from perdure.metrics.statistics.intervals import Interval, interval
 
 __all__ = [
     "CRITERIA",

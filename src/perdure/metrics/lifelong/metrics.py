@@ -18,15 +18,7 @@ import numpy as np
 from scipy.stats import theilslopes
 
 from perdure.base.errors import InputError, suggest
-from perdure.metrics.lifelong.run import (
-    Block,
-    Run,
-    from_table,
-    normalised,
-    performance_ranges,
-    smooth,
-    smoothed,
-)
+from perdure.metrics.lifelong.run import Run, smooth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,25 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Curve = NDArray[np.float64]
-
-__all__ = [
-    "Block",
-    "PerTask",
-    "Run",
-    "Transfer",
-    "backward_transfer",
-    "forward_transfer",
-    "from_table",
-    "mean_performance",
-    "normalised",
-    "performance_maintenance",
-    "performance_ranges",
-    "performance_recovery",
-    "relative_performance",
-    "sample_efficiency",
-    "smooth",
-    "smoothed",
-]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from perdure.base.errors import InputError
-from perdure.metrics.intervals import FEW_RUNS, RESAMPLES, Interval
 from perdure.metrics.missing import FloatArray, as_floats
+from perdure.metrics.statistics.intervals import FEW_RUNS, RESAMPLES, Interval
 
 ExampleTable = Mapping[int, FloatArray]
 BATCH_SIZE = 20_000

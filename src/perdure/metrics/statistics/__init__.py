@@ -1,0 +1,1 @@
+"""Statistics of metrics: confidence intervals, the bootstrap, multiple tests and correlation."""

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from perdure import metrics
+from perdure.audits import MEASURES, audit_runs
 from perdure.base.errors import InputError
 from perdure.metrics import METRICS, Missing, compute_metrics, reason, registry
+from perdure.record import Measurements
 
 R = np.array([[0.9, 0.2, 0.1], [0.6, 0.8, 0.3], [0.5, 0.7, 1.0]])
 
@@ -133,6 +135,21 @@ def test_the_documented_example_is_a_complete_metric(clean_registry):
     assert METRICS.get("first_task_accuracy").bounds == (0.0, 1.0)
     one_step = compute_metrics(Numbers(table=R[:1, :1], curriculum=(0,)))
     assert reason(one_step["first_task_accuracy"]) == "first-task accuracy needs at least two steps"
+
+
+def test_a_registered_metric_appears_in_audits(clean_registry):
+    @registry.metric(
+        "drop", label="drop", meaning="first diagonal entry minus the last", higher_is_better=False, bounds=(-1, 1)
+    )
+    def drop(run):
+        return float(run.table[0, 0] - run.table[-1, 0])
+
+    runs = [Measurements(run=f"{seed}.csv", learner="ewc", table=R, curriculum=(0, 1, 2)) for seed in range(2)]
+    audit = audit_runs(runs)
+    assert audit.learners[0].measures["drop"].mean == pytest.approx(0.4)
+    assert MEASURES["drop"].label == "drop"
+    assert list(MEASURES)[-4:] == ["drop", "shapc_mean", "shapc_var", "shapc_calibrated"]
+    assert "drop" in str(audit)
 
 
 def test_a_name_is_registered_once(clean_registry):

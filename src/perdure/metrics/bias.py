@@ -72,9 +72,9 @@ def attribution_biases(
     stderr: Any = None,
     parts: Any = None,
 ) -> Bias:
-    """Return the bias at estimates shares and both sides from one sort of each map.
+    """Return the bias at several shares and both sides from one sort of each map.
 
-    ``attributions`` have shape (examples, players), or (methods, examples, players) for estimates methods against the same
+    ``attributions`` have shape (examples, players), or (methods, examples, players) for several methods against the same
     Shapley values, (examples, players). ``stderr`` holds the standard errors of the Shapley values, in the same shape.
     Sampling noise inflates the norm of the Shapley values, so that the anchor sum_S A_i / ||A|| shrinks; the corrected bias
     replaces ||A||^2 by ||A||^2 minus the sum of squared standard errors, but by no less than a tenth of ||A||^2.
@@ -88,9 +88,7 @@ def attribution_biases(
     _check_finite(a, "attributions")
     _check_finite(anchor, "shapley")
     counts = np.array([_count(share, a.shape[-1]) for share in shares])
-    for side in sides:
-        if side not in SIDES:
-            raise InputError(f"side: unknown name {side!r}, {suggest(str(side), list(SIDES))}")
+    _check_sides(sides)
     errors = None if stderr is None else _check_errors(stderr, anchor.shape)
     square = np.square(anchor).sum(axis=-1)
     usable = (np.abs(a).max(axis=-1) > 0) & (square > 0)
@@ -152,6 +150,12 @@ def _check_shapes(attributions: Any, shapley: Any) -> tuple[FloatArray, FloatArr
     if a.shape[-2:] != anchor.shape:
         raise InputError(f"shapley: expected shape {a.shape[-2:]} as for the attributions, got {anchor.shape}")
     return a, anchor
+
+
+def _check_sides(sides: Sequence[Side]) -> None:
+    for side in sides:
+        if side not in SIDES:
+            raise InputError(f"side: unknown name {side!r}, {suggest(str(side), list(SIDES))}")
 
 
 def _check_finite(maps: FloatArray, name: str) -> None:

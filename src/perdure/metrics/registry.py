@@ -125,7 +125,7 @@ class Metric:
     higher_is_better: bool
     function: MetricFunction
     bounds: tuple[float, float] = (0.0, 1.0)
-    """Lowest and highest possible value; intervals are cut off there."""
+    """Lowest and highest possible value; intervals are clipped to it."""
     needs: Needs = "accuracy matrix"
     """Numbers that a run must have. Without ``costs`` the metric is missing, without ``evaluations`` it is left out."""
     defined_for_references: bool = False

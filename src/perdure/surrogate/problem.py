@@ -82,15 +82,15 @@ def make_problem(
 
     Without names, all arrays hold the same algorithms in the same order.
     """
-    several = len(curriculum) > 0 and np.ndim(curriculum[0]) > 0
-    arrays: list[Any] = list(cast("Sequence[ArrayLike]", curves)) if several else [curves]
-    orders = [_check_order(order) for order in (curriculum if several else [curriculum])]
+    is_multiple = len(curriculum) > 0 and np.ndim(curriculum[0]) > 0
+    arrays: list[Any] = list(cast("Sequence[ArrayLike]", curves)) if is_multiple else [curves]
+    orders = [_check_order(order) for order in (curriculum if is_multiple else [curriculum])]
     if len(arrays) != len(orders):
         raise InputError(f"curves: expected {len(orders)} arrays, one per curriculum, got {len(arrays)}")
     values = [
         _check_values(array, order, number) for number, (array, order) in enumerate(zip(arrays, orders, strict=True), 1)
     ]
-    names = _check_names(values, algorithms, several)
+    names = _check_names(values, algorithms, is_multiple)
     all_names = list(dict.fromkeys(name for block in names for name in block))
     count = values[0].shape[1]
     if any(array.shape[1] != count for array in values):
@@ -157,7 +157,7 @@ def _check_values(curves: ArrayLike, order: tuple[int, ...], number: int) -> Arr
 
 
 def _check_names(
-    values: Sequence[Array], algorithms: Sequence[str] | Sequence[Sequence[str]] | None, several: bool
+    values: Sequence[Array], algorithms: Sequence[str] | Sequence[Sequence[str]] | None, is_multiple: bool
 ) -> list[tuple[str, ...]]:
     if algorithms is None:
         if len({array.shape[0] for array in values}) > 1:
@@ -166,7 +166,7 @@ def _check_names(
                 "their names as algorithms, so that equal ones can be matched."
             )
         names = [tuple(f"algorithm {a + 1}" for a in range(array.shape[0])) for array in values]
-    elif several and algorithms and not isinstance(algorithms[0], str):
+    elif is_multiple and algorithms and not isinstance(algorithms[0], str):
         names = [tuple(block) for block in algorithms]
     else:
         names = [tuple(str(name) for name in algorithms) for _ in values]

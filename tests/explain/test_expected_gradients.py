@@ -1,4 +1,4 @@
-"""Expected gradients: closed forms, shap's draws replayed, balanced draws that are better, errors that cover."""
+"""Expected gradients: closed forms, shap as a reference, accuracy of balanced draws, coverage of standard errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.explain.methods.expected_gradients import balanced_draws
 
 
 class Quadratic(nn.Module):
-    """F_c(x) = sum of c-th weights times x squared: the expected gradient is w * (x^2 - mean b^2) in closed form."""
+    """F_c(x) = sum of w_c * x^2: the expected gradient is w_c * (x^2 - mean b^2) in closed form."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,38 +30,38 @@ def rows(count: int, *shape: int, seed: int = 0) -> Tensor:
 
 @given(st.integers(1, 60), st.integers(1, 25), st.integers(0, 99))
 @settings(max_examples=80, deadline=None)
-def test_backgrounds_serve_equally_often_and_repeats_are_spread_evenly(samples, backgrounds, seed):
-    drawn = balanced_draws(samples, backgrounds, np.random.default_rng(seed))
-    assert len(drawn.alpha) == samples
-    assert drawn.weight.sum() == pytest.approx(1)
-    counts = np.bincount(drawn.background, minlength=backgrounds)
+def test_background_examples_are_used_equally_often_with_evenly_spaced_points(samples, backgrounds, seed):
+    draws = balanced_draws(samples, backgrounds, np.random.default_rng(seed))
+    assert len(draws.alpha) == samples
+    assert draws.weight.sum() == pytest.approx(1)
+    counts = np.bincount(draws.background, minlength=backgrounds)
     assert counts.max() - counts[counts > 0].min() <= 1
     assert (counts > 0).sum() == min(samples, backgrounds)
-    assert ((drawn.alpha >= 0) & (drawn.alpha < 1)).all()
-    for background in np.unique(drawn.background):
-        own = np.sort(drawn.alpha[drawn.background == background])
-        np.testing.assert_allclose(np.diff(own), 1 / len(own))
+    assert ((draws.alpha >= 0) & (draws.alpha < 1)).all()
+    for background in np.unique(draws.background):
+        path = np.sort(draws.alpha[draws.background == background])
+        np.testing.assert_allclose(np.diff(path), 1 / len(path))
 
 
-def test_a_linear_network_is_exact_with_every_background_once():
+def test_one_point_per_background_example_is_exact_on_a_linear_network():
     net = nn.Linear(5, 3)
     x, background = rows(4, 5), rows(12, 5, seed=1)
-    found = explain.expected_gradients(net, x, [0, 1, 2, 0], background, samples=12)
+    result = explain.expected_gradients(net, x, [0, 1, 2, 0], background, samples=12)
     expected = net.weight[[0, 1, 2, 0]] * (x - background.mean(0))
-    torch.testing.assert_close(found.values, expected.detach())
+    torch.testing.assert_close(result.values, expected.detach())
 
 
-def test_the_quadratic_closed_form_lies_within_its_standard_error():
+def test_the_closed_form_of_a_quadratic_network_lies_within_the_standard_error():
     x, background = rows(3, 3), rows(10, 3, seed=1)
-    found = explain.expected_gradients(Quadratic(), x, 1, background, samples=400)
+    result = explain.expected_gradients(Quadratic(), x, 1, background, samples=400)
     expected = Quadratic().weight[1].detach() * (x**2 - (background**2).mean(0))
-    assert ((found.values - expected).abs() <= 4 * found.stderr + 1e-6).all()
-    assert (found.values - expected).abs().max() < 0.02 * expected.abs().max()
+    assert ((result.values - expected).abs() <= 4 * result.stderr + 1e-6).all()
+    assert (result.values - expected).abs().max() < 0.02 * expected.abs().max()
 
 
 @pytest.mark.parametrize("samples", [8, 20, 60])
-def test_standard_errors_cover(samples):
-    """8 points are fewer than the backgrounds, 20 one each, 60 three on each path: errors may be too large, not too small."""
+def test_standard_errors_cover_the_truth(samples):
+    """For 20 background examples: 8 points are fewer, 20 one per path, 60 three. Errors may be too large, not too small."""
     net = nets.build("mlp-table", input_shape=(6,), outputs=3, width=12).double().eval()
     with torch.no_grad():
         for parameter in net.parameters():
@@ -77,10 +77,10 @@ def test_standard_errors_cover(samples):
     assert (stderr**2).mean().sqrt() < 4 * values.std(0).square().mean().sqrt()
 
 
-def test_the_iid_option_replays_shap():
-    shap = pytest.importorskip("shap", reason="shap is the oracle here")
+def test_iid_draws_reproduce_shap():
+    shap = pytest.importorskip("shap", reason="shap is the reference")
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)  # shap keeps its points in the default type
+    torch.set_default_dtype(torch.float64)  # shap stores its points in the default dtype
     try:
         net = nets.build("small-conv", input_shape=(1, 8, 8), outputs=4, width=3).double().eval()
         x, background = rows(3, 1, 8, 8).double(), rows(7, 1, 8, 8, seed=1).double()
@@ -92,37 +92,37 @@ def test_the_iid_option_replays_shap():
         np.testing.assert_allclose(ours.values, theirs[..., target], atol=1e-9)
 
 
-def test_balanced_draws_have_a_fraction_of_the_error_of_plain_ones():
+def test_balanced_draws_have_less_than_half_the_error_of_iid_draws():
     net = nets.build("lenet", input_shape=(1, 28, 28), outputs=4).eval()
     x, background = rows(2, 1, 28, 28), rows(20, 1, 28, 28, seed=1)
     truth = explain.expected_gradients(net, x, 0, background, samples=2000).values
     error = {}
     for kind in ("iid", "balanced"):
-        found = [
+        estimates = [
             explain.expected_gradients(net, x, 0, background, samples=60, seed=s, draws=kind).values for s in range(4)
         ]
-        error[kind] = torch.stack([(values - truth).square().sum() for values in found]).mean().sqrt()
+        error[kind] = torch.stack([(values - truth).square().sum() for values in estimates]).mean().sqrt()
     assert error["balanced"] < 0.5 * error["iid"]
 
 
-def test_draws_are_common_to_networks_and_free_of_batches_and_order():
+def test_draws_do_not_depend_on_network_batches_or_order():
     first = nets.build("small-conv", input_shape=(1, 8, 8), outputs=4, width=3).eval()
     x, background = rows(5, 1, 8, 8), rows(9, 1, 8, 8, seed=1)
 
     def explained(net: nn.Module, inputs: Tensor, batch_size: int | None = None) -> Tensor:
-        found: Tensor = explain.attribute(net, inputs, 1, background=background, samples=21, batch_size=batch_size)
-        return found
+        maps: Tensor = explain.attribute(net, inputs, 1, background=background, samples=21, batch_size=batch_size)
+        return maps
 
-    whole = explained(first, x)
+    expected = explained(first, x)
     for batch_size in (1, 4, 20, 22, 1000):
-        torch.testing.assert_close(explained(first, x, batch_size), whole, atol=1e-5, rtol=0)
+        torch.testing.assert_close(explained(first, x, batch_size), expected, atol=1e-5, rtol=0)
     assert torch.equal(explained(first, x, 7), explained(first, x, 7))
     shuffled = torch.tensor([3, 0, 4, 1, 2])
-    torch.testing.assert_close(explained(first, x[shuffled]), whole[shuffled], atol=1e-5, rtol=0)
-    torch.testing.assert_close(explained(first, x[2:3]), whole[2:3], atol=1e-5, rtol=0)
+    torch.testing.assert_close(explained(first, x[shuffled]), expected[shuffled], atol=1e-5, rtol=0)
+    torch.testing.assert_close(explained(first, x[2:3]), expected[2:3], atol=1e-5, rtol=0)
     points: list[Tensor] = []
 
-    class Watched(nn.Module):
+    class Recording(nn.Module):
         def __init__(self, scale: float) -> None:
             super().__init__()
             self.layer = nn.Linear(64, 4)
@@ -134,19 +134,19 @@ def test_draws_are_common_to_networks_and_free_of_batches_and_order():
             return self.layer(inputs.flatten(1)) * self.scale
 
     for scale in (1.0, 5.0):
-        explained(Watched(scale), x, 105)
+        explained(Recording(scale), x, 105)
     assert len(points) == 2
     assert torch.equal(*points)
-    again = explain.attribute(first, x, 1, background=background, samples=21, seed=1)
-    assert not torch.allclose(again, whole)
+    second_seed = explain.attribute(first, x, 1, background=background, samples=21, seed=1)
+    assert not torch.allclose(second_seed, expected)
 
 
 def test_standard_errors_do_not_depend_on_batches():
     net = nets.build("mlp-table", input_shape=(6,), outputs=3, width=12).eval()
     x, background = rows(3, 6), rows(5, 6, seed=1)
-    whole = explain.expected_gradients(net, x, 1, background, samples=17)
+    expected = explain.expected_gradients(net, x, 1, background, samples=17)
     for batch_size in (1, 3, 5):
-        part = explain.expected_gradients(net, x, 1, background, samples=17, batch_size=batch_size)
-        torch.testing.assert_close(part.stderr, whole.stderr, atol=1e-6, rtol=1e-4)
+        result = explain.expected_gradients(net, x, 1, background, samples=17, batch_size=batch_size)
+        torch.testing.assert_close(result.stderr, expected.stderr, atol=1e-6, rtol=1e-4)
     single = explain.expected_gradients(net, x, 1, background, samples=1)
     assert single.stderr.isnan().all()

@@ -1,8 +1,9 @@
-"""Shapley values: closed forms, peers, unbiasedness, and standard errors that mean what they say."""
+"""Shapley values: closed forms, peers as references, unbiasedness, and coverage of standard errors."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,12 @@ def additive(rows):
 
 
 def glove(rows):
-    """One left glove (player 0), two right ones: a pair is worth 1."""
+    """Player 0 owns a left glove, players 1 and 2 a right one each; a pair has value 1."""
     return np.minimum(rows[:, 0], rows[:, 1] | rows[:, 2]).astype(float)
 
 
 def airport(rows):
-    """A runway as long as the largest plane needs; costs 1, 2, 4."""
+    """The cost of a runway for the largest plane present; costs 1, 2, 4."""
     return (rows * np.array([1.0, 2.0, 4.0])).max(axis=1)
 
 
@@ -40,8 +41,8 @@ def random_game(players: int, seed: int = 0):
 def small_network(inputs: int = 7, seed: int = 0) -> explain.NetworkGame:
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(inputs, 16), nn.Tanh(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3)).double()
-    sample = 2 * torch.randn(inputs, dtype=torch.float64)
-    return explain.NetworkGame(net, sample, 1, explain.features((inputs,)), torch.zeros_like(sample))
+    example = 2 * torch.randn(inputs, dtype=torch.float64)
+    return explain.NetworkGame(net, example, 1, explain.features((inputs,)), torch.zeros_like(example))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_closed_forms(game, players, expected):
     np.testing.assert_allclose(sampled.values, expected, atol=6 * np.nanmax(sampled.stderr) + 1e-9)
 
 
-def test_dividends_of_a_unanimity_game_are_its_definition():
+def test_dividends_of_a_unanimity_game_match_its_definition():
     exact = explain.exact_shapley(lambda rows: rows[:, [0, 2]].all(axis=1) * 6.0 + 1.0, 3)
     assert len(exact.dividends) == 8
     assert exact.dividends[frozenset({0, 2})] == 6
@@ -75,8 +76,8 @@ def test_dividends_of_a_unanimity_game_are_its_definition():
 
 @given(st.integers(1, 7), st.integers(0, 1000))
 @settings(max_examples=30, deadline=None)
-def test_every_interaction_is_shared_out_equally(players, seed):
-    """Theorem 1 of the bias paper: A_i = sum over T with i of D(T) / |T|; and D sums back to F."""
+def test_every_interaction_is_divided_equally_among_its_members(players, seed):
+    """Theorem 1 of the bias paper: A_i = sum over T with i of D(T) / |T|. The dividends sum to F(all)."""
     game = random_game(players, seed)
     exact = explain.exact_shapley(game, players)
     for player in range(players):
@@ -86,7 +87,7 @@ def test_every_interaction_is_shared_out_equally(players, seed):
 
 
 def test_exact_values_and_dividends_equal_shapiq():
-    shapiq = pytest.importorskip("shapiq", reason="shapiq is the oracle here")
+    shapiq = pytest.importorskip("shapiq", reason="shapiq is the reference")
     from shapiq.game_theory.exact import ExactComputer
 
     game = random_game(8)
@@ -102,7 +103,7 @@ def test_exact_values_and_dividends_equal_shapiq():
     assert shapiq.__name__ == "shapiq"
 
 
-def test_several_outputs_are_explained_at_once():
+def test_a_game_with_several_outputs_has_the_values_of_each_output():
     first, second = random_game(5, 1), random_game(5, 2)
     both = explain.exact_shapley(lambda rows: np.stack([first(rows), second(rows)], axis=1), 5)
     np.testing.assert_allclose(both.values[:, 1], explain.exact_shapley(second, 5).values)
@@ -118,8 +119,8 @@ def test_several_outputs_are_explained_at_once():
     ("estimator", "samples", "low"),
     [("castro", 40, 0.9), ("antithetic", 40, 0.88), ("gradient", 60, 0.86), ("leverage", 40, 0.86)],
 )
-def test_estimators_are_unbiased_and_their_errors_cover(estimator, samples, low):
-    """The mean over 250 seeds lies within its own error of the exact values; two standard errors cover about 95 %."""
+def test_estimators_are_unbiased_and_their_standard_errors_cover(estimator, samples, low):
+    """The mean over 250 seeds agrees with the exact values; two standard errors cover about 95 %."""
     game = small_network()
     exact = explain.exact_shapley(game, 7).values
     runs = [explain.shapley(game, 7, samples, estimator, seed=seed) for seed in range(250)]
@@ -134,11 +135,11 @@ def test_estimators_are_unbiased_and_their_errors_cover(estimator, samples, low)
 
 
 @pytest.mark.parametrize("block", [3, 5])
-def test_the_gradient_estimator_is_unbiased_for_each_block(block, monkeypatch):
-    """Also where the players do not divide into blocks, and for the prediction alone: E[T] = E[H]."""
-    from perdure.explain.shapley import gradient as two_level
+def test_the_gradient_estimator_is_unbiased_for_each_block_size(block, monkeypatch):
+    """Also if the number of players is not a multiple of the block size."""
+    from perdure.explain.shapley import gradient as gradient_estimator
 
-    monkeypatch.setattr(two_level, "SMALLEST_BLOCK", block)
+    monkeypatch.setattr(gradient_estimator, "SMALLEST_BLOCK", block)
     game = small_network(8, seed=3)
     exact = explain.exact_shapley(game, 8).values
     values = np.array([explain.shapley(game, 8, 24, "gradient", seed=seed).values for seed in range(150)])
@@ -146,42 +147,42 @@ def test_the_gradient_estimator_is_unbiased_for_each_block(block, monkeypatch):
     assert np.abs(pivots).max() < 3.8
 
 
-def test_antithetic_pairs_and_gradients_save_variance_on_a_network():
+def test_antithetic_and_gradient_have_less_variance_than_castro_on_a_network():
     net = nets.build("lenet", input_shape=(1, 28, 28), outputs=4).eval()
-    sample = torch.randn(1, 28, 28, generator=torch.Generator().manual_seed(1))
-    game = explain.NetworkGame(net, sample, 0, explain.pixels((1, 28, 28)), torch.zeros(1, 28, 28))
-    found = {name: explain.shapley(game, 784, 16, name) for name in ("castro", "antithetic", "gradient")}
-    variance = {name: np.mean(run.stderr**2) for name, run in found.items()}
+    example = torch.randn(1, 28, 28, generator=torch.Generator().manual_seed(1))
+    game = explain.NetworkGame(net, example, 0, explain.pixels((1, 28, 28)), torch.zeros(1, 28, 28))
+    estimates = {name: explain.shapley(game, 784, 16, name) for name in ("castro", "antithetic", "gradient")}
+    variance = {name: np.mean(estimate.stderr**2) for name, estimate in estimates.items()}
     assert variance["antithetic"] < 0.9 * variance["castro"]
     assert variance["gradient"] < 0.7 * variance["castro"]
-    difference = found["gradient"].values - found["antithetic"].values
-    expected = np.sqrt(found["gradient"].stderr ** 2 + found["antithetic"].stderr ** 2)
+    difference = estimates["gradient"].values - estimates["antithetic"].values
+    expected = np.sqrt(estimates["gradient"].stderr ** 2 + estimates["antithetic"].stderr ** 2)
     assert 0.7 < np.sqrt(np.mean(difference**2) / np.mean(expected**2)) < 1.3
 
 
-def test_antithetic_is_exact_where_players_interact_in_pairs_only():
+def test_one_antithetic_pair_is_exact_if_all_interactions_are_pairwise():
     rng = np.random.default_rng(0)
     pairs = rng.normal(size=(6, 6))
 
     def quadratic(rows):
-        shown = rows.astype(float)
-        return np.einsum("mi,ij,mj->m", shown, pairs, shown)
+        present = rows.astype(float)
+        return np.einsum("mi,ij,mj->m", present, pairs, present)
 
     one_pair = explain.shapley(quadratic, 6, samples=2)
     np.testing.assert_allclose(one_pair.values, explain.exact_shapley(quadratic, 6).values, atol=1e-9)
     assert np.isnan(one_pair.stderr).all()
 
 
-def test_gradient_estimator_is_exact_on_a_linear_network():
+def test_the_gradient_estimator_is_exact_on_a_linear_network():
     net = nn.Linear(40, 2).double()
-    sample = torch.randn(40, dtype=torch.float64)
-    game = explain.NetworkGame(net, sample, 1, explain.features((40,)), torch.ones_like(sample))
-    found = explain.shapley(game, 40, 20, "gradient")
-    np.testing.assert_allclose(found.values, (net.weight[1] * (sample - 1)).detach(), atol=1e-9)
-    assert found.stderr.max() < 1e-9
+    example = torch.randn(40, dtype=torch.float64)
+    game = explain.NetworkGame(net, example, 1, explain.features((40,)), torch.ones_like(example))
+    estimate = explain.shapley(game, 40, 20, "gradient")
+    np.testing.assert_allclose(estimate.values, (net.weight[1] * (example - 1)).detach(), atol=1e-9)
+    assert estimate.stderr.max() < 1e-9
 
 
-def test_a_pilot_chooses_between_regression_and_permutations():
+def test_the_pilot_chooses_the_estimator_with_less_variance():
     rng = np.random.default_rng(0)
     weights = rng.normal(size=30)
 
@@ -189,11 +190,11 @@ def test_a_pilot_chooses_between_regression_and_permutations():
         total = rows @ weights
         return total + 0.05 * np.sin(20 * total)
 
-    def rarely_anything(rows):
-        """Only the first players' coalition counts: nothing additive to fit, and most marginals are 0."""
+    def parity(rows):
+        """The value depends on the parity of the coalition and on player 0; an additive fit is poor."""
         return rows[:, 0] * (rows.sum(axis=1) % 2)
 
-    for game in (nearly_additive, rarely_anything):
+    for game in (nearly_additive, parity):
         chosen = explain.choose_estimator(game, 30)
         spread = {
             name: np.mean(np.var([explain.shapley(game, 30, 16, name, seed=s).values for s in range(1, 9)], axis=0))
@@ -208,37 +209,37 @@ def test_castro_agrees_with_captum_on_a_network():
     game = small_network(6)
     peer = ShapleyValueSampling(game.model)
     torch.manual_seed(0)
-    theirs = peer.attribute(game.sample[None], target=1, n_samples=800, perturbations_per_eval=64)[0]
+    theirs = peer.attribute(game.example[None], target=1, n_samples=800, perturbations_per_eval=64)[0]
     ours = explain.shapley(game, 6, 4000, "castro")
     np.testing.assert_allclose(ours.values, theirs.detach(), atol=10 * ours.stderr.max())
 
 
-def test_draws_depend_on_the_seed_alone():
+def test_draws_depend_only_on_the_seed():
     game = small_network()
     first = explain.shapley(game, 7, 10, seed=3)
     np.testing.assert_array_equal(first.values, explain.shapley(game, 7, 10, seed=3).values)
     assert not np.array_equal(first.values, explain.shapley(game, 7, 10, seed=4).values)
-    split = explain.NetworkGame(game.model, game.sample, 1, game.labels, game.baseline, batch_size=3)
+    batched = explain.NetworkGame(game.model, game.example, 1, game.partition, game.baseline, batch_size=3)
     for estimator in explain.ESTIMATORS:
-        whole = explain.shapley(game, 7, 40, estimator, seed=3).values
-        np.testing.assert_allclose(explain.shapley(split, 7, 40, estimator, seed=3).values, whole, atol=1e-9)
+        expected = explain.shapley(game, 7, 40, estimator, seed=3).values
+        np.testing.assert_allclose(explain.shapley(batched, 7, 40, estimator, seed=3).values, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("estimator", explain.ESTIMATORS)
-def test_sampling_stops_when_it_is_good_enough_or_too_dear(estimator):
+def test_sampling_stops_at_the_wanted_standard_error_or_at_max_evaluations(estimator):
     game = small_network()
     unlimited = explain.shapley(game, 7, 4000, estimator)
     level = 4 * float(np.sqrt(np.mean(unlimited.stderr**2)))
     wanted = explain.shapley(game, 7, 4000, estimator, wanted_stderr=level)
     assert np.sqrt(np.mean(wanted.stderr**2)) <= level
-    # Sixteen times the variance is a sixteenth of the work, or up to twice that where the errors are looked at after doublings.
+    # Sixteen times the variance needs a sixteenth of the work, or up to twice that if errors are checked after doublings.
     assert wanted.evaluations < unlimited.evaluations / 6
     assert np.abs(wanted.values - unlimited.values).max() < 6 * level
     assert explain.shapley(game, 7, 1000, estimator, max_evaluations=400).evaluations <= 400
 
 
 @pytest.mark.parametrize("kind", ["pixels", "features", "grid", "superpixels"])
-def test_players_partition_the_sample(kind):
+def test_players_partition_the_example(kind):
     from perdure.explain.shapley.players import players_of
 
     image = torch.zeros(3, 16, 16)
@@ -254,14 +255,14 @@ def test_players_partition_the_sample(kind):
     torch.testing.assert_close(players.gather(players.spread(values)[None])[0], values * counts)
 
 
-def test_superpixels_follow_the_image():
+def test_superpixels_do_not_cross_an_edge():
     image = torch.zeros(3, 32, 32)
     image[0, :, 16:] = 1.0
     labels = explain.superpixels(image, 8).labels[0]
     assert not set(labels[:, :15].flatten().tolist()) & set(labels[:, 17:].flatten().tolist())
 
 
-def test_units_of_a_layer_play():
+def test_players_can_be_units_of_a_layer():
     net: Any = nets.build("small-conv", input_shape=(1, 8, 8), outputs=3, width=2).eval()
     layer, source = net.body[7], torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))
     units = explain.layer_output(net, layer, source)
@@ -274,26 +275,31 @@ def test_units_of_a_layer_play():
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: explain.shapley(additive, 5, estimator="castor"), "did you mean 'castro'"),
-        (lambda: explain.shapley(additive, 0), "players: found 0"),
-        (lambda: explain.shapley(additive, 5, samples=0), "samples: found 0"),
-        (lambda: explain.shapley(additive, 5, samples=1), "at least 2 sample"),
-        (lambda: explain.shapley(additive, 5, wanted_stderr=-1), "wanted_stderr"),
+        (lambda: explain.shapley(additive, 0), "players: expected a positive integer, got 0"),
+        (lambda: explain.shapley(additive, 5, samples=0), "samples: expected a positive integer, got 0"),
+        (
+            lambda: explain.shapley(additive, 5, samples=1),
+            "expected at least 2 samples and 10 evaluations, got 1 and 6",
+        ),
+        (lambda: explain.shapley(additive, 5, wanted_stderr=-1), "wanted_stderr: expected a positive number, got -1"),
         (lambda: explain.shapley(additive, 5, 50, estimator="gradient"), "differentiable game"),
-        (lambda: explain.shapley(small_network(), 7, 4, "gradient"), "too few"),
-        (lambda: explain.shapley(additive, 5, 1, "leverage"), "too few"),
-        (lambda: explain.shapley(lambda rows: rows.sum(), 5), "expected (2,)"),
-        (lambda: explain.shapley(lambda rows: np.where(rows.all(axis=1), np.nan, 0.0), 3), "coalition {0, 1, 2}"),
-        (lambda: explain.exact_shapley(additive, 21), "at most 20"),
-        (lambda: explain.own_players(np.zeros((2, 2))), "whole numbers"),
-        (lambda: explain.grid((3, 8, 8), 9), "expected 1 to 8"),
+        (lambda: explain.shapley(small_network(), 7, 4, "gradient"), "for 7 players, got 32; increase samples"),
+        (lambda: explain.shapley(additive, 5, 1, "leverage"), "expected at least 22 evaluations for 5 players, got 6"),
+        (lambda: explain.shapley(lambda rows: rows.sum(), 5), "expected shape (2,)"),
+        (
+            lambda: explain.shapley(lambda rows: np.where(rows.all(axis=1), np.nan, 0.0), 3),
+            "the value of coalition {0, 1, 2} is NaN",
+        ),
+        (lambda: explain.exact_shapley(additive, 21), "expected at most 20 players, got 21"),
+        (lambda: explain.players_from_labels(np.zeros((2, 2))), "expected an array of integers"),
+        (lambda: explain.grid((3, 8, 8), 9), "expected 1 to 8 cells per side, got 9"),
         (lambda: explain.grid((10,)), "use 'features'"),
         (lambda: explain.superpixels(torch.zeros(4)), "expected an image"),
     ],
 )
-def test_mistakes_are_told(call, says):
-    with pytest.raises(InputError, match=r".*") as told:
+def test_invalid_arguments_are_refused(call, message):
+    with pytest.raises(InputError, match=re.escape(message)):
         call()
-    assert says in str(told.value)

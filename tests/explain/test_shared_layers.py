@@ -1,4 +1,4 @@
-"""Walks that share the first layers, and walks too long for memory, have the values they would have one by one."""
+"""Sharing the first layers and bounding memory do not change the values along an order of players."""
 
 from importlib import import_module
 
@@ -22,13 +22,13 @@ def one_thread():
 
 def game_of(net, shape, *, double=True, **options):
     generator = torch.Generator().manual_seed(1)
-    sample, baseline = torch.randn(2, *shape, generator=generator)
+    example, baseline = torch.randn(2, *shape, generator=generator)
     if double:
-        net, sample, baseline = net.double(), sample.double(), baseline.double()
-    return explain.NetworkGame(net.eval(), sample, 1, explain.pixels(shape), baseline, **options)
+        net, example, baseline = net.double(), example.double(), baseline.double()
+    return explain.NetworkGame(net.eval(), example, 1, explain.pixels(shape), baseline, **options)
 
 
-def headed(*layers, shape=(3, 12, 12)):
+def with_head(*layers, shape=(3, 12, 12)):
     torch.manual_seed(0)
     body = nn.Sequential(*layers, nn.Flatten())
     width = body(torch.zeros(1, *shape)).shape[1]
@@ -48,30 +48,30 @@ STEMS = {
 
 
 @pytest.mark.parametrize("layers", STEMS.values(), ids=STEMS)
-def test_shared_walks_are_the_walks(layers):
-    game = game_of(headed(*layers), (3, 12, 12), batch_size=50)
-    quick = explain.quick_game(game)
-    assert isinstance(quick, SharedGame)
+def test_shared_layers_give_the_values_of_the_network(layers):
+    game = game_of(with_head(*layers), (3, 12, 12), batch_size=50)
+    fast = explain.fast_game(game)
+    assert isinstance(fast, SharedGame)
     ranks = np.stack([np.random.default_rng(seed).permutation(144) for seed in range(2)])
     steps = np.arange(1, 144)
     expected = np.stack([game(order[None] < steps[:, None]) for order in ranks])
-    np.testing.assert_allclose(quick.walks(ranks, steps), expected, atol=1e-10)
+    np.testing.assert_allclose(fast.values_along_orders(ranks, steps), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("estimator", ["castro", "antithetic", "gradient"])
 def test_estimates_are_the_same_with_and_without_sharing(estimator):
     net = nets.build("lenet", input_shape=(3, 16, 16), outputs=4)
     game = game_of(net, (3, 16, 16), double=False)
-    quick = explain.quick_game(game)
-    assert isinstance(quick, SharedGame)
-    with_sharing, without = (explain.shapley(which, 256, 8, estimator) for which in (quick, game))
+    fast = explain.fast_game(game)
+    assert isinstance(fast, SharedGame)
+    with_sharing, without = (explain.shapley(variant, 256, 8, estimator) for variant in (fast, game))
     np.testing.assert_allclose(with_sharing.values, without.values, atol=1e-6)
     np.testing.assert_allclose(with_sharing.stderr, without.stderr, atol=1e-6)
     assert with_sharing.evaluations == without.evaluations
 
 
 class InputUsedTwice(nn.Module):
-    """The rest of the network sees the image too, not only the first layers' map."""
+    """The rest of the network uses the image too, not only the output of the first layers."""
 
     def __init__(self):
         super().__init__()
@@ -83,7 +83,7 @@ class InputUsedTwice(nn.Module):
 
 
 class ShapeMatters(nn.Module):
-    """The forward pass wants its input's shape, which a map of the first layers has not."""
+    """The forward pass checks the shape of its input, so it does not accept the output of the first layers."""
 
     def __init__(self):
         super().__init__()
@@ -101,50 +101,50 @@ class ShapeMatters(nn.Module):
     [
         InputUsedTwice(),
         ShapeMatters(),
-        headed(nn.Conv2d(3, 6, 3, groups=3), nn.MaxPool2d(2)),
-        headed(nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular"), nn.MaxPool2d(2)),
-        headed(nn.Conv2d(3, 40, 3), nn.ReLU()),
-        headed(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True, padding=1)),
+        with_head(nn.Conv2d(3, 6, 3, groups=3), nn.MaxPool2d(2)),
+        with_head(nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular"), nn.MaxPool2d(2)),
+        with_head(nn.Conv2d(3, 40, 3), nn.ReLU()),
+        with_head(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True, padding=1)),
     ],
     ids=["input used twice", "shape matters", "groups", "circular", "a map larger than the image", "padded pooling"],
 )
-def test_what_cannot_be_shared_is_not(net):
+def test_networks_whose_first_layers_cannot_be_shared_keep_their_values(net):
     game = game_of(net, (3, 12, 12))
-    quick = explain.quick_game(game)
+    fast = explain.fast_game(game)
     rows = np.random.default_rng(0).random((7, 144)) < 0.5
-    np.testing.assert_allclose(quick(rows), game(rows), atol=1e-10)
-    found, expected = (explain.shapley(which, 144, 2, "castro").values for which in (quick, game))
-    np.testing.assert_allclose(found, expected, atol=1e-10)
+    np.testing.assert_allclose(fast(rows), game(rows), atol=1e-10)
+    values, expected = (explain.shapley(variant, 144, 2, "castro").values for variant in (fast, game))
+    np.testing.assert_allclose(values, expected, atol=1e-10)
 
 
-def test_nan_in_a_shared_walk_names_the_sample():
-    net = headed(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2))
-    quick = explain.quick_game(game_of(net, (3, 12, 12), index=3))
-    assert isinstance(quick, SharedGame)
-    next(quick.rest.parameters()).data.fill_(float("nan"))
-    with pytest.raises(InputError, match=r"sample 3: .*NaN"):
-        explain.shapley(quick, 144, 2)
+def test_nan_with_shared_layers_names_the_example():
+    net = with_head(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2))
+    fast = explain.fast_game(game_of(net, (3, 12, 12), index=3))
+    assert isinstance(fast, SharedGame)
+    next(fast.rest.parameters()).data.fill_(float("nan"))
+    with pytest.raises(InputError, match=r"example 3: .*NaN"):
+        explain.shapley(fast, 144, 2)
 
 
 @pytest.mark.parametrize("estimator", ["castro", "antithetic", "gradient"])
-def test_long_walks_go_in_parts_of_bounded_memory(estimator, monkeypatch):
-    net = headed(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.MaxPool2d(2))
+def test_orders_are_evaluated_in_chunks_of_bounded_memory(estimator, monkeypatch):
+    net = with_head(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.MaxPool2d(2))
     game = game_of(net, (3, 12, 12))
-    whole = explain.shapley(game, 144, 8, estimator, seed=4)
-    seen = []
+    expected = explain.shapley(game, 144, 8, estimator, seed=4)
+    sizes = []
 
-    class Counted:
+    class Recording:
         def __call__(self, rows):
-            seen.append(rows.size)
+            sizes.append(rows.size)
             return game(rows)
 
         def gradients(self, rows):
-            seen.append(rows.size)
+            sizes.append(rows.size)
             return game.gradients(rows)
 
     for module in ("shapley.estimators", "shapley.gradient"):
         monkeypatch.setattr(import_module(f"perdure.explain.{module}"), "CHUNK_ELEMENTS", 1000)
-    parts = explain.shapley(Counted(), 144, 8, estimator, seed=4)
-    assert max(seen) <= 1000
-    np.testing.assert_allclose(parts.values, whole.values, atol=1e-10)
-    np.testing.assert_allclose(parts.stderr, whole.stderr, atol=1e-10)
+    chunked = explain.shapley(Recording(), 144, 8, estimator, seed=4)
+    assert max(sizes) <= 1000
+    np.testing.assert_allclose(chunked.values, expected.values, atol=1e-10)
+    np.testing.assert_allclose(chunked.stderr, expected.stderr, atol=1e-10)

@@ -62,7 +62,7 @@ def test_runs_are_averaged_and_learners_compared():
     np.testing.assert_allclose(ewc.table, (R + better) / 2)
     criteria = {name: ewc.measures[name].mean for name in metrics.CRITERIA}
     assert ewc.scores["W2"].mean == pytest.approx(metrics.cl_score(criteria, "W2"))
-    assert si.stability["W1"].reason == "stability needs at least two runs"
+    assert si.cl_stability["W1"].reason == "stability needs at least two runs"
     assert audit.first_places["ewc"] > audit.first_places["si"]
     assert audit.correlation == {}
 
@@ -98,13 +98,13 @@ def test_an_audit_survives_its_file(tmp_path):
 
 
 def test_bad_runs_are_named():
-    with pytest.raises(InputError, match=r"ewc\.csv: accuracy after step 1 on task 1 is 90"):
+    with pytest.raises(InputError, match=r"ewc\.csv: accuracy matrix, step 1, task 1: expected a number between 0 and 1, got 90"):
         audit_runs([run(table=R * 100)])
     with pytest.raises(InputError, match="cannot be averaged"):
         audit_runs([run(), Measurements("b.csv", "ewc", R[:2, :2], (0, 1))])
     with pytest.raises(InputError, match=r"its lr is 0\.2, that of ewc\.csv 0\.1"):
         audit_runs([run(conditions={"lr": 0.1}), run(conditions={"lr": 0.2})])
-    with pytest.raises(InputError, match="costs for 3 steps"):
+    with pytest.raises(InputError, match="costs: expected one row for each of 2 steps, got 3 rows"):
         audit_runs([Measurements("b.csv", "ewc", R[:2, :2], (0, 1), cost=COST)])
     with pytest.raises(InputError, match="no run"):
         audit_runs([])

@@ -100,7 +100,7 @@ def test_bad_files_give_one_line_and_exit_code_2(perdure, tmp_path, name, conten
     [
         (("score", "."), "got a directory"),
         (("score", "nowhere.csv"), "no such file"),
-        (("score", "ok.csv", "--weights", "W9"), "'W9' are not known"),
+        (("score", "ok.csv", "--weights", "W9"), "weights: unknown name 'W9'"),
         (("score", "ok.csv", "--weights", "A=x"), "expected name=number"),
         (("audit", "nowhere"), "no such directory"),
         (("audit", "."), "no record here"),

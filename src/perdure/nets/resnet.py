@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from torch import Tensor, nn
 
@@ -33,6 +33,13 @@ class BasicBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return relu(residual(x) + shortcut(x))."""
         return cast(Tensor, self.relu2(self.add(self.residual(x), self.shortcut(x))))
+
+
+class Shortcut(Protocol):
+    """A function that returns the shortcut of a block."""
+
+    def __call__(self, inputs: int, outputs: int, *, stride: int) -> nn.Module:
+        """Return a module that maps the block's input to the shape of its output."""
 
 
 def projection(inputs: int, outputs: int, *, stride: int) -> nn.Module:
@@ -70,6 +77,27 @@ def stages(
     return result
 
 
+def basic_resnet(
+    inputs: int, outputs: int, channels: Sequence[int], counts: Sequence[int], shortcut: Shortcut
+) -> Network:
+    """Return a ResNet of basic blocks with a 3 x 3 stride-1 stem; stage i has ``counts[i]`` blocks of ``channels[i]``."""
+
+    def block(block_inputs: int, block_outputs: int, stride: int) -> BasicBlock:
+        return BasicBlock(
+            block_inputs, block_outputs, stride=stride, shortcut=shortcut(block_inputs, block_outputs, stride=stride)
+        )
+
+    body = named_sequential(
+        stem=convolution(inputs, channels[0]),
+        norm=nn.BatchNorm2d(channels[0]),
+        relu=nn.ReLU(),
+        **stages(block, channels[0], channels, counts),
+        pool=nn.AdaptiveAvgPool2d(1),
+        flat=nn.Flatten(),
+    )
+    return Network(body, nn.Linear(channels[-1], outputs))
+
+
 @network(
     "resnet18",
     paper="He et al. 2016, in the small-image form of the replay literature",
@@ -82,36 +110,13 @@ def resnet18(shape: tuple[int, ...], outputs: int, width: int) -> Network:
 
     Initialized by PyTorch's default, as in other continual-learning libraries.
     """
-
-    def block(inputs: int, channels: int, stride: int) -> BasicBlock:
-        return BasicBlock(inputs, channels, stride=stride, shortcut=projection(inputs, channels, stride=stride))
-
-    body = named_sequential(
-        stem=convolution(shape[0], width),
-        norm=nn.BatchNorm2d(width),
-        relu=nn.ReLU(),
-        **stages(block, width, [width, 2 * width, 4 * width, 8 * width], [2, 2, 2, 2]),
-        pool=nn.AdaptiveAvgPool2d(1),
-        flat=nn.Flatten(),
-    )
-    return Network(body, nn.Linear(8 * width, outputs))
+    return basic_resnet(shape[0], outputs, [width, 2 * width, 4 * width, 8 * width], [2, 2, 2, 2], projection)
 
 
 def cifar_resnet(shape: tuple[int, ...], outputs: int, width: int, *, depth: int) -> Network:
     """Return a ResNet with three stages of (depth - 2) / 6 basic blocks and shortcut A (He et al. 2016, section 4.2)."""
-
-    def block(inputs: int, channels: int, stride: int) -> BasicBlock:
-        return BasicBlock(inputs, channels, stride=stride, shortcut=zero_padding(inputs, channels, stride=stride))
-
-    body = named_sequential(
-        stem=convolution(shape[0], width),
-        norm=nn.BatchNorm2d(width),
-        relu=nn.ReLU(),
-        **stages(block, width, [width, 2 * width, 4 * width], [(depth - 2) // 6] * 3),
-        pool=nn.AdaptiveAvgPool2d(1),
-        flat=nn.Flatten(),
-    )
-    return init_for_relu(Network(body, nn.Linear(4 * width, outputs)))
+    channels, counts = [width, 2 * width, 4 * width], [(depth - 2) // 6] * 3
+    return init_for_relu(basic_resnet(shape[0], outputs, channels, counts, zero_padding))
 
 
 for _depth in (20, 32, 44, 56):

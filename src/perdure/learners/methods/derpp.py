@@ -6,16 +6,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from perdure.learners.data import Batch
-from perdure.learners.parts.memory import Reservoir
+from perdure.learners.methods.der import DER
 from perdure.learners.parts.ranges import require_above, require_at_least
-from perdure.learners.parts.replay import ReplayLearner
 
 
-class DERPlusPlus(ReplayLearner, name="der++"):
+class DERPlusPlus(DER, name="der++"):
     """DER++ (Buzzega et al. 2020): DER, plus the labels of a second draw from the memory.
 
     The loss is cross-entropy + alpha * squared distance to stored logits + beta * cross-entropy with stored labels
-    (Eq. 6). The two draws from the reservoir are independent. Logits and distance are as in DER.
+    (Eq. 6). The two draws from the reservoir are independent. Reservoir, logits and distance are as in DER.
     """
 
     @dataclass(frozen=True)
@@ -36,11 +35,6 @@ class DERPlusPlus(ReplayLearner, name="der++"):
         "split-cifar100": {"lr": 0.03, "alpha": 0.1, "beta": 0.5},
         "split-tiny-imagenet": {"lr": 0.03, "alpha": 0.2, "beta": 0.5},
     }
-    memory: Reservoir
-
-    def begin(self) -> None:
-        """Start with an empty reservoir."""
-        self.memory = Reservoir(self.settings.buffer, self.context.generator)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss of the batch and of two draws from the memory, and add the batch to the memory."""

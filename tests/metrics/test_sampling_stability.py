@@ -172,7 +172,7 @@ def test_invalid_requests_for_marginals_are_rejected():
     x, y = model.examples(1)
     with pytest.raises(InputError, match="expected an even number"):
         explain.shapley_marginals(model.network, x, y, baseline=0.0, permutations=3, paired=True)
-    with pytest.raises(InputError, match="of: found"):
+    with pytest.raises(InputError, match=r"of: expected players from 0 to 63, got \[64\]"):
         explain.shapley_marginals(model.network, x, y, baseline=0.0, permutations=1, of=[64])
 
 

@@ -64,9 +64,7 @@ def retraining_scores(
     plain = pair_scores(near, far)
     example_index = _example_indices(near, far, same_examples, different_examples)
     rng = np.random.default_rng(seed)
-    count = (
-        len(near) + len(far) if example_index is None else (int(example_index.max()) + 1 if len(example_index) else 0)
-    )
+    count = len(near) + len(far) if example_index is None else int(example_index.max(initial=-1)) + 1
     if not count:
         empty = {name: _interval(name, getattr(plain, name), np.zeros(0), 0) for name in _BOUNDS}
         return RetrainingScores(plain, **empty, p_value=math.nan, permutations=0, examples=0)

@@ -56,15 +56,15 @@ class Information:
     """Fisher information at a fit.
 
     ``covariance`` is that of the posterior (for least squares, of the estimator). ``data_errors`` are standard errors from
-    the data alone, infinite along null directions. ``noise`` is the standard deviation of a cell, ``spare`` the residual
-    degrees of freedom. ``multiplier`` times a standard error is half a 95 % interval. ``saturated`` counts cells with
+    the data alone, infinite along null directions. ``noise`` is the standard deviation of a cell, estimated with
+    ``degrees_of_freedom``. ``multiplier`` times a standard error is half a 95 % interval. ``saturated`` counts cells with
     |P| > .99.
     """
 
     covariance: Array
     data_errors: Array
     noise: float
-    spare: float
+    degrees_of_freedom: float
     multiplier: float
     condition: float
     nullity: Nullity

@@ -86,7 +86,7 @@ def _noise_variance(problem: Problem, rng: np.random.Generator) -> float:
     prior = weak_prior(coordinates)
     points = _best_points(coordinates, prior, np.array([_NEGLIGIBLE_STRENGTH]), rng)
     details = information(coordinates, points[0], prior.pull(points[0], _NEGLIGIBLE_STRENGTH))
-    has_enough_data = details.spare >= 0.1 * problem.measured.sum()
+    has_enough_data = details.degrees_of_freedom >= 0.1 * problem.measured.sum()
     return details.noise**2 if has_enough_data else ASSUMED_NOISE**2
 
 

@@ -37,8 +37,12 @@ def information(coordinates: Coordinates, point: Array, precision: Array) -> Inf
     inverse = np.linalg.pinv(regular, rcond=_RANK_TOLERANCE**2, hermitian=True)
     effective = float(np.trace(inverse @ fisher))
     unsaturated = np.abs(predicted[0][measured]) <= _SATURATED
-    spare = float(unsaturated.sum() - effective)
-    noise = float(np.sqrt((residual[unsaturated] ** 2).sum() / spare)) if spare >= 1 else float("nan")
+    degrees_of_freedom = float(unsaturated.sum() - effective)
+    noise = (
+        float(np.sqrt((residual[unsaturated] ** 2).sum() / degrees_of_freedom))
+        if degrees_of_freedom >= 1
+        else float("nan")
+    )
     directions = basis @ right.T
     variances = (directions[:, determined] / sizes[determined]) ** 2
     undetermined = (directions[:, ~determined] ** 2).sum(axis=1) > _RANK_TOLERANCE
@@ -49,8 +53,8 @@ def information(coordinates: Coordinates, point: Array, precision: Array) -> Inf
         covariance=noise**2 * basis @ inverse @ basis.T,
         data_errors=errors,
         noise=noise,
-        spare=spare,
-        multiplier=float(stats.t.ppf(0.975, spare)) if spare >= 1 else float("nan"),
+        degrees_of_freedom=degrees_of_freedom,
+        multiplier=float(stats.t.ppf(0.975, degrees_of_freedom)) if degrees_of_freedom >= 1 else float("nan"),
         condition=float(nonzero.max() / nonzero.min()) if determined.all() and len(nonzero) else float("inf"),
         nullity=Nullity(1, tasks, tasks * (tasks - len(coordinates.rows)), int((~determined).sum())),
         saturated=int((~unsaturated).sum()),

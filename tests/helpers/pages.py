@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from perdure.audits.audit import with_shapc
 
 from perdure.audits import Audit, ExampleView, Interval, ShapcResult, audit_runs, fit_runs
+from perdure.audits.audit import with_shapc
 from perdure.record import Cost, Measurements
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -11,7 +11,7 @@ const QUANTITIES = {
 const selectedValue = (figure, name) => figure.querySelector(`select[name="${name}"]`)?.value;
 const slotBy = (learners, run) => learners.find((entry) => entry.name === run.learner).slot;
 
-// The selectedRuns runs of the shown learners with the selected seed.
+// The audited runs of the shown learners with the selected seed.
 function selectedRuns({ data, shown: learners, benchmark, names, figure }) {
   const seed = selectedValue(figure, "seed");
   return data.shapc
@@ -61,7 +61,7 @@ Object.assign(CHARTS, {
       count: kinds.length,
       panels,
       legend: [],
-      note: "Large mark: mean with its 95 % interval over runs (over examples if there is run run). Small dots: runs.",
+      note: "Large mark: mean with its 95 % interval over runs (over examples if there is one run). Small dots: runs.",
       header: ["learner", "measure", "mean", "low", "high"],
       rows: kinds.flatMap((kind) =>
         used.map((run) => [run.title, data.measures[kind].label, ...intervalOf(run.measures[kind])]),

@@ -1,4 +1,4 @@
-// The panels of charts. Each function takes numbers and returns entry <svg> in its final size.
+// The panels of charts. Each function takes numbers and returns one <svg> in its final size.
 
 // Draw the axes over steps, or over named positions, and return the scales.
 function frame({ width, height, title, first, count, names, domain, inset, xLabel, yLabel, label }) {
@@ -233,7 +233,7 @@ function dotPanel({ width, title, rows, domain, xLabel, label, spans = [] }) {
   return svg;
 }
 
-// Parallel coordinates: entry axis per criterion, entry line per learner; the axes are horizontal on narrow screens.
+// Parallel coordinates: one axis per criterion, one line per learner; the axes are horizontal on narrow screens.
 function parallelPanel({ width, axes, series, label }) {
   const upright = width >= 520;
   const long = upright ? 250 : axes.length * 46;

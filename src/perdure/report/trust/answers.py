@@ -97,7 +97,7 @@ def answer_retraining(audit: Audit, entry: LearnerAudit) -> Answer:
             if not math.isnan(getattr(scores, name).mean)
         ]
     else:
-        sentences.append("No networks were retrained for comparison; run `perdure trust retraining RUN`.")
+        sentences.append("No networks were retrained for comparison (run perdure trust retraining RUN).")
     if compared:
         sentences += describe_checkpoints(compared[0], retrained[0].retraining if retrained else None)
     count = max(len(retrained), len(compared))

@@ -12,7 +12,7 @@ import numpy as np
 
 from perdure import figures, tasks
 from perdure.audits import Interval
-from perdure.audits.retraining.maps import MapSettings, distances_of
+from perdure.audits.retraining.maps import MapSettings, all_distances
 from perdure.audits.retraining.pairs import Pairs
 from perdure.audits.retraining.results import RetrainingResult
 from perdure.audits.retraining.retrain import NOISE, Progress, retrain, stored_maps
@@ -94,10 +94,10 @@ def run_study(study: Study, data_dir: Path | None, out: Path, progress: Progress
         width=study.width,
         training=study.training,
         methods=study.methods,
-        per_fold=study.per_fold,
+        examples=study.per_fold,
         noise=study.noise,
         cascade_share=0.3 if study.name.endswith("sweep") else None,
-        explaining=EXPLAINING,
+        settings=EXPLAINING,
         workers=1,
         out=out / "retraining",
         progress=progress,
@@ -267,7 +267,7 @@ def _shifted(maps: Any) -> Any:
 _CHANGES: Mapping[str, Any] = {
     "unchanged": lambda maps: maps,
     "shifted by half the image": _shifted,
-    "border only (the central quarter of the area set to 0)": _border,
+    "border only (the central quarter of the area set to zero)": _border,
     "central quarter only": lambda maps: maps - _border(maps),
 }
 
@@ -280,7 +280,7 @@ def _changed(result: RetrainingResult, base: Pairs, change: Any) -> Pairs:
         for other in range(result.folds):
             rows = (base.first == fold) & (base.second == other)
             if other != fold:
-                distances[rows] = distances_of(maps[fold], maps[other])[DISTANCE]
+                distances[rows] = all_distances(maps[fold], maps[other])[DISTANCE]
     return replace(base, distances={DISTANCE: distances})
 
 

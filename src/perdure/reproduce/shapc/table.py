@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
-from perdure.audits import Audit, ShapcResult
+from perdure.audits import Audit, ShapcResult, ShapcSettings
 from perdure.audits import audit as audit_records
 from perdure.base.files import write_atomically
 from perdure.figures import save, shapc_bars, shapc_matrices
@@ -34,13 +34,14 @@ PAPER_SHARES = {
 }
 """SHAPC-Mean and SHAPC-Var at 10, 30 and 50 % on Split CIFAR-100 in the paper's Table 2, in percent."""
 
-OPTIONS = {"samples": 200, "per_task": 16, "background": 100}
+SETTINGS = ShapcSettings(samples=200, background=100)
+EXAMPLES = 16
 
 
 def table(study: Study, audit: Audit, out: Path) -> str:
     """Compute SHAPC for the study's records and return the section in Markdown."""
     order = [entry.learner for entry in audit.learners]
-    with_shapc = audit_records(out / study.name, shapc=OPTIONS, retrain_reference=True)
+    with_shapc = audit_records(out / study.name, shapc=SETTINGS, examples=EXAMPLES, retrain_reference=True)
     learners = tuple(sorted(with_shapc.learners, key=lambda entry: order.index(entry.learner)))
     with_shapc = replace(with_shapc, learners=learners)
     results: dict[str, list[ShapcResult]] = {}
@@ -122,7 +123,7 @@ def _order(audit: Audit) -> list[str]:
 def _samples_text(audit: Audit) -> list[str]:
     enough = sum(result.budget_is_enough for result in audit.shapc)
     ceilings = [float(result.matrices["ceiling"][0, 1]) for result in audit.shapc]
-    spent = f"{OPTIONS['samples']} gradients per map, {OPTIONS['per_task']} test examples per task"
+    spent = f"{SETTINGS.samples} gradients per map, {EXAMPLES} test examples per task"
     checked = f"sufficient according to the built-in check in {enough} of {len(audit.shapc)} runs"
     noise = f"Noise ceiling of the first pair: {min(ceilings):.2f} to {max(ceilings):.2f}."
     return [f"Samples: {spent}; {checked}. {noise}", ""]

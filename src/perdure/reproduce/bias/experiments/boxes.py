@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure import figures
-from perdure.audits.retraining.maps import CONTROLS
+from perdure.audits.controls import CONTROLS
 from perdure.base.errors import InputError
 from perdure.learners import Training
 from perdure.metrics import Interval

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from perdure import explain, figures
 from perdure.figures import attribution_panels
@@ -109,7 +110,7 @@ def _image_reading(averaged: MapAgreement, at_mean: MapAgreement, noise: MapAgre
     )
 
 
-def _deepshap(examples: ExampleSet, background: object) -> FloatArray:
+def _deepshap(examples: ExampleSet, background: Tensor) -> FloatArray:
     """Return DeepSHAP's maps, summed over each player's variables."""
     maps = explain.attribute(examples.model.network, examples.x, examples.y, "deepshap", background=background)
     values: FloatArray = examples.players.gather(maps.detach().double()).numpy()
@@ -140,7 +141,7 @@ def _on_table(workspace: Workspace, settings: Settings) -> list[str]:
             f"**A table.** MLP-5 on {model.benchmark.name} (accuracy {100 * model.accuracy:.1f} %), {len(exact)} test rows,",
             f"{players.count} columns as players, exact Shapley values from {1 << players.count} coalitions each.",
             "The table shows",
-            "the bias of the exact values, which is 0 by definition, as measured with each reference:",
+            "the bias of the exact values, which is zero by definition, as measured with each reference:",
             f"{settings.table_permutations} permutations, or DeepSHAP.",
         ),
         markdown_table(["reference", *(f"top {share:.0%}" for share in SHARES)], rows),

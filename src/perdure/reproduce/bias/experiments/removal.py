@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from perdure import figures, tasks
-from perdure.audits.bias.measure import player_maps
-from perdure.audits.retraining.maps import CONTROLS
+from perdure.audits.bias.measure import BiasSettings, player_maps
+from perdure.audits.controls import CONTROLS
 from perdure.base.errors import InputError
 from perdure.explain.shapley.players import pixels
 from perdure.learners import Training
@@ -158,7 +158,7 @@ def _all_maps(model: TrainedModel, method: str, *, train: bool) -> NDArray[np.fl
         method,
         pixels(tuple(x.shape[1:])),
         background=model.background(SETTINGS.background),
-        seed=int(train),
+        settings=BiasSettings(seed=int(train)),
     )
 
 

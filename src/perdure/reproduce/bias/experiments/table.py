@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure import explain, figures, tasks
-from perdure.audits.bias.measure import METHODS, measure_bias
+from perdure.audits.bias.measure import METHODS, BiasSettings, measure_bias
 from perdure.audits.bias.results import BiasResult
-from perdure.audits.bias.shapley_store import StoredShapley
+from perdure.audits.bias.shapley_cache import CachedShapley
 from perdure.base.errors import InputError
 from perdure.explain import Players
 from perdure.learners import Training
@@ -20,6 +20,7 @@ from perdure.reproduce.bias.published_tables import PublishedTable, published_ta
 from perdure.reproduce.bias.table_text import nearest_columns, network_section
 from perdure.reproduce.bias.tabular_model import columns, load_tabular_model
 from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load
+from perdure.runs.cache import Cache
 from perdure.tasks import Benchmark
 
 BACKGROUND = 100
@@ -85,13 +86,15 @@ def measure_study(study: Study, workspace: Workspace) -> tuple[TrainedModel, Bia
         x,
         y,
         background=model.background(BACKGROUND),
-        permutations=study.permutations or 1,
-        estimator="exact" if study.exact else None,
-        players=study.players(model),
-        methods=study.methods,
-        budget=SAMPLES,
+        settings=BiasSettings(
+            methods=study.methods,
+            samples=SAMPLES,
+            permutations=study.permutations or 1,
+            estimator="exact" if study.exact else None,
+            players=study.players(model),
+        ),
         subject=_description(study, model),
-        tables=StoredShapley(workspace.out / "shapley"),
+        shapley_table=CachedShapley(Cache(workspace.out)),
         progress=lambda activity, done, total: workspace.progress(f"{study.title}: {activity}", done, total),
     )
     result.save(result_file(workspace.out, study.name))
@@ -106,7 +109,7 @@ def signed_gradient_bias(study: Study, model: TrainedModel, workspace: Workspace
     x, y = model.examples(study.examples)
     gradient = explain.attribute(model.network, x, y, "grad").detach()
     signed = gradient.gather(1, gradient.abs().argmax(dim=1, keepdim=True)).flatten(1).double().numpy()
-    reference = StoredShapley(workspace.out / "shapley")(
+    reference = CachedShapley(Cache(workspace.out))(
         model.network,
         x,
         y,

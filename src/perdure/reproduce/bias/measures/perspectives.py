@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.audits.bias.measure import METHODS, Progress, player_maps
+from perdure.audits.bias.measure import METHODS, BiasSettings, Progress, player_maps
 from perdure.base.errors import InputError
 from perdure.explain import NetworkGame, fast_game
 from perdure.explain.adapters.preserve import preserved
@@ -89,13 +88,7 @@ def measure_perspectives(
         batch_size=batch_size,
         progress=progress,
     )
-    explaining: dict[str, Any] = {
-        "background": background,
-        "baseline": "mean",
-        "budget": samples,
-        "layer": layer,
-        "batch_size": batch_size,
-    }
+    settings = BiasSettings(samples=samples, baseline="mean", layer=layer, batch_size=batch_size)
     removed = random_squares(removals, (x.shape[2], x.shape[3]), np.random.default_rng([seed, 3]))
     drops = output_drops(network, x, target, removed, background, batch_size)
     noise = torch.from_numpy(np.random.default_rng([seed, 4]).uniform(-radius, radius, (perturbations, *x.shape))).to(x)
@@ -108,7 +101,15 @@ def measure_perspectives(
         seeds = [seed + 1 + i if name == "random" else seed for i in range(perturbations)]
         try:
             perturbed_maps = [
-                player_maps(network, x + draw, target, name, players, seed=draw_seed, **explaining)
+                player_maps(
+                    network,
+                    x + draw,
+                    target,
+                    name,
+                    players,
+                    background=background,
+                    settings=replace(settings, seed=draw_seed),
+                )
                 for draw, draw_seed in zip(noise, seeds, strict=True)
             ]
         except InputError as error:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.audits.bias.measure import player_maps
-from perdure.audits.retraining.maps import CONTROLS, checked_methods
+from perdure.audits.bias.measure import BiasSettings, player_maps
+from perdure.audits.controls import CONTROLS, requested_methods
 from perdure.base.errors import InputError
 from perdure.explain.shapley.players import pixels
 
@@ -47,8 +47,9 @@ def pixel_maps(
     if x.dim() != 4:
         raise InputError(f"x: expected images of shape (n, channels, height, width), got {tuple(x.shape)}")
     report = progress or (lambda *_: None)
-    order = (*checked_methods(methods), *CONTROLS)
+    order = (*requested_methods(methods), *CONTROLS)
     players = pixels(tuple(x.shape[1:]))
+    settings = BiasSettings(samples=samples, baseline=baseline, layer=layer, seed=seed, batch_size=batch_size)
     maps: dict[str, FloatArray] = {}
     refused: dict[str, str] = {}
     for index, name in enumerate(order):
@@ -61,11 +62,7 @@ def pixel_maps(
                 name,
                 players,
                 background=background,
-                baseline=baseline,
-                budget=samples,
-                layer=layer,
-                seed=seed,
-                batch_size=batch_size,
+                settings=settings,
             )
         except InputError as error:
             refused[name] = str(error)

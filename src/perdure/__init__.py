@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         surrogate,
         tasks,
     )
-    from perdure.audits import Audit, audit
+    from perdure.audits.audit import audit
+    from perdure.audits.results import Audit
     from perdure.base.errors import InputError
     from perdure.record import Record, Recorder
 

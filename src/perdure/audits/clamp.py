@@ -1,16 +1,16 @@
-"""The part of an audit that tells the algorithm's doing from the tasks': a CLAMP fit, kept with what it was fitted to."""
+"""Algorithm or tasks: what explains the curves? The CLAMP fit of an audit, with the curves it was fitted to."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
+from perdure.base.serialization import OneBased
 from perdure.record import Measurements
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ _ESTIMATES = (*PROPERTIES, "transfer", "difficulty")
 class FittedCurves:
     """Measured and fitted performance of some algorithms on one curriculum: (algorithms, tasks, steps + 1), NaN = missing."""
 
-    curriculum: tuple[int, ...]
+    curriculum: tuple[OneBased, ...]
     algorithms: tuple[int, ...]
-    """Places in `LatentProperties.algorithms`."""
+    """Indices into `LatentProperties.algorithms`."""
     measured: FloatArray
     fitted: FloatArray
 
 
 @dataclass(frozen=True)
 class LatentProperties:
-    """What a CLAMP fit found. Keys are efficiency, retention, translation (per algorithm), transfer and difficulty.
+    """The result of a CLAMP fit. Keys are efficiency, retention, translation (per algorithm), transfer and difficulty.
 
-    Efficiency and translation are relative to the mean efficiency; ``transfer[i, j]`` is what a visit of task i does to task
-    j, relative to what a visit of j itself does. ``intervals`` have a last axis (low, high); ``supported`` tells what the
-    data alone determine. ``words`` is the state of the fit in sentences.
+    Efficiency and translation are relative to the mean efficiency. ``transfer[i, j]`` is the effect of training task i on task
+    j, relative to the effect of training j itself. ``intervals`` have a last axis (low, high). ``supported`` tells which values
+    the data alone determine. ``notes`` describes the quality of the fit in sentences.
     """
 
     benchmark: str
@@ -49,56 +49,11 @@ class LatentProperties:
     intervals: dict[str, FloatArray]
     supported: dict[str, NDArray[np.bool_]]
     interval_kind: str
-    words: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON form: what is not a number becomes null, infinity a word; curricula are 1-based."""
-        return {
-            "benchmark": self.benchmark,
-            "algorithms": list(self.algorithms),
-            "tasks": list(self.tasks),
-            "curves": [
-                {
-                    "curriculum": [task + 1 for task in part.curriculum],
-                    "algorithms": list(part.algorithms),
-                    "measured": _plain(part.measured),
-                    "fitted": _plain(part.fitted),
-                }
-                for part in self.curves
-            ],
-            "estimates": {name: _plain(values) for name, values in self.estimates.items()},
-            "intervals": {name: _plain(values) for name, values in self.intervals.items()},
-            "supported": {name: values.tolist() for name, values in self.supported.items()},
-            "interval_kind": self.interval_kind,
-            "words": list(self.words),
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> LatentProperties:
-        """Return what `to_json` wrote."""
-        return cls(
-            benchmark=value["benchmark"],
-            algorithms=tuple(value["algorithms"]),
-            tasks=tuple(value["tasks"]),
-            curves=tuple(
-                FittedCurves(
-                    curriculum=tuple(task - 1 for task in part["curriculum"]),
-                    algorithms=tuple(part["algorithms"]),
-                    measured=_array(part["measured"]),
-                    fitted=_array(part["fitted"]),
-                )
-                for part in value["curves"]
-            ),
-            estimates={name: _array(values) for name, values in value["estimates"].items()},
-            intervals={name: _array(values) for name, values in value["intervals"].items()},
-            supported={name: np.array(values, dtype=bool) for name, values in value["supported"].items()},
-            interval_kind=value["interval_kind"],
-            words=tuple(value["words"]),
-        )
+    notes: tuple[str, ...]
 
 
 def latent_properties(fit: Fit, benchmark: str = "") -> LatentProperties:
-    """Return what a page or a figure needs of a fit."""
+    """Return the part of a fit that reports and figures show."""
     from perdure.surrogate import describe  # noqa: PLC0415  (loading scipy's solvers is slow)
 
     fitted = fit.curves if isinstance(fit.curves, tuple) else (fit.curves,)
@@ -114,27 +69,27 @@ def latent_properties(fit: Fit, benchmark: str = "") -> LatentProperties:
         intervals={name: fit.intervals[name] for name in _ESTIMATES},
         supported={name: fit.diagnostics.supported[name] for name in _ESTIMATES},
         interval_kind=fit.interval_kind,
-        words=tuple(describe(fit)),
+        notes=tuple(describe(fit)),
     )
 
 
 def fit_runs(runs: Sequence[Measurements], starts: int = 64, seed: int = 0) -> tuple[LatentProperties, ...]:
-    """Fit CLAMP to the learners of each benchmark, accuracies as they are; runs of a learner are averaged.
+    """Fit CLAMP to the accuracies of the learners of each benchmark; runs of a learner are averaged.
 
-    A reference that learns all tasks at once has no curve and takes no part.
+    A reference that learns all tasks at once has no curve and is left out.
     """
     from perdure import surrogate  # noqa: PLC0415
-    from perdure.importers.curves import curves_of  # noqa: PLC0415
-    from perdure.record.curves import joined  # noqa: PLC0415
+    from perdure.importers.curves import run_curves  # noqa: PLC0415
+    from perdure.record.curves import join_curves  # noqa: PLC0415
 
-    found = []
+    fits = []
     sequences = [run for run in runs if not run.is_reference]
     for benchmark in dict.fromkeys(run.benchmark for run in sequences):
-        parts = joined(curves_of(run) for run in sequences if run.benchmark == benchmark)
+        parts = join_curves(run_curves(run) for run in sequences if run.benchmark == benchmark)
         if len({part.tasks for part in parts}) > 1:
             raise InputError(
-                f"{benchmark or 'the matrices'}: the runs name different tasks, so one transfer matrix cannot hold them; "
-                "fit them apart with perdure fit"
+                f"{benchmark or 'the matrices'}: the runs have different tasks, so they cannot share a transfer matrix; "
+                "fit them separately with perdure fit"
             )
         fit = surrogate.fit(
             [part.values for part in parts],
@@ -144,22 +99,5 @@ def fit_runs(runs: Sequence[Measurements], starts: int = 64, seed: int = 0) -> t
             algorithms=[part.algorithms for part in parts],
             tasks=parts[0].tasks,
         )
-        found.append(latent_properties(fit, benchmark))
-    return tuple(found)
-
-
-def _plain(values: FloatArray) -> Any:
-    """Return nested lists in which NaN is None and infinity a word: JSON has neither."""
-    return _cell(values.tolist())
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_cell(item) for item in value]
-    if math.isnan(value):
-        return None
-    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
-
-
-def _array(value: Any) -> FloatArray:
-    return np.array(value, dtype=object).astype(np.float64)
+        fits.append(latent_properties(fit, benchmark))
+    return tuple(fits)

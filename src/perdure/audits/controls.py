@@ -1,4 +1,19 @@
-"""The two explainers that say nothing and are always run beside the others."""
+"""The two control explainers that carry no information and are run with every comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 CONTROLS = ("constant", "random")
-"""A map of ones, and Gaussian noise drawn anew for each model and sample: what a score is worth is what it makes of these."""
+"""A map of ones, and Gaussian noise drawn for each model and example: the reference points for every score."""
+
+
+def requested_methods(methods: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the requested explainers, each once and without the controls; an unknown name raises `InputError`."""
+    from perdure.explain import get_explainer  # noqa: PLC0415  (it needs torch)
+
+    names = (methods,) if isinstance(methods, str) else tuple(dict.fromkeys(methods))
+    explainers = tuple(name for name in names if name not in CONTROLS)
+    for name in explainers:
+        get_explainer(name)
+    return explainers

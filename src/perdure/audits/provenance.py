@@ -1,10 +1,10 @@
-"""Where the numbers of a run come from: settings, seed, versions, machine, data, and the command that makes it again."""
+"""The provenance of a run: settings, seed, versions, machine, data, and the command that repeats it."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ _TRAINING = (
 _WITHOUT_OPTION = (
     "decay",
     "tuning_trials",
-)  # one is never changed by the command, the other chose settings that are given
+)  # the command never changes the first; the second led to settings that are passed explicitly
 
 
 @dataclass(frozen=True)
 class RunProvenance:
-    """What it takes to judge and to repeat one run. ``command`` is None for a run recorded by a loop of the user's own."""
+    """Everything needed to judge and repeat one run. ``command`` is None for a run recorded by a user's own loop."""
 
     run: str
     learner: str
@@ -42,15 +42,11 @@ class RunProvenance:
     software: Mapping[str, str]
     hardware: Mapping[str, Any]
     checkpoints: Mapping[str, str]
-    """The checksum (SHA-256) of the network kept after each step, steps counted from 1."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
+    """The SHA-256 of the checkpoint after each step; steps are 1-based."""
 
 
 def provenance_of(record: Record) -> RunProvenance:
-    """Return what a record says about itself."""
+    """Return the provenance of a record."""
     manifest = record.manifest
     return RunProvenance(
         run=str(record.path),
@@ -68,40 +64,40 @@ def provenance_of(record: Record) -> RunProvenance:
 
 
 def repeat_command(manifest: Manifest) -> str | None:
-    """Return the ``perdure run`` that makes the record again, with every setting given.
+    """Return the ``perdure run`` command that repeats the record, with every setting passed explicitly.
 
-    Seeds are counted from 0 by that command, so it makes the runs with smaller seeds as well.
+    The command counts seeds from 0, so it also makes the runs with smaller seeds.
     """
     data = manifest.provenance
     if "source" not in data or manifest.seed is None or not manifest.settings:
         return None
-    words = ["perdure", "run", manifest.learner, "--benchmark", str(data["source"])]
-    words += ["--seeds", str(manifest.seed + 1), "--scenario", manifest.scenario]
-    words += _data_options(data)
-    words += _network_options(manifest.network)
-    words += [word for name in _TRAINING for word in _option(name, manifest.settings.get(name))]
+    command = ["perdure", "run", manifest.learner, "--benchmark", str(data["source"])]
+    command += ["--seeds", str(manifest.seed + 1), "--scenario", manifest.scenario]
+    command += _data_options(data)
+    command += _network_options(manifest.network)
+    command += [word for name in _TRAINING for word in _option(name, manifest.settings.get(name))]
     own = [name for name in manifest.settings if name not in (*_TRAINING, *_WITHOUT_OPTION)]
-    words += [word for name in own for word in ("--set", f"{name}={manifest.settings[name]}")]
-    words += [word for name in ("device", "threads") for word in _option(name, manifest.hardware.get(name))]
-    return shlex.join(words)
+    command += [word for name in own for word in ("--set", f"{name}={manifest.settings[name]}")]
+    command += [word for name in ("device", "threads") for word in _option(name, manifest.hardware.get(name))]
+    return shlex.join(command)
 
 
 def _data_options(data: Mapping[str, Any]) -> list[str]:
-    """Return the options that shape the data; a class order is one of several that the command makes, the last."""
+    """Return the options of the data; a class order is the last of those that the command makes."""
     visits = [task + 1 for task in data.get("curriculum", [])]
     plain = visits == list(range(1, len(visits) + 1))
-    given = {
+    options = {
         "tasks": data.get("tasks"),
         "orders": data.get("order_seed"),
         "curriculum": None if plain else visits,
         "per_class": data.get("per_class"),
         "validation": data.get("validation") or None,
     }
-    return [word for name, value in given.items() for word in _option(name, value)]
+    return [word for name, value in options.items() for word in _option(name, value)]
 
 
 def _network_options(network: Mapping[str, Any]) -> list[str]:
-    """Return the network's options; ``module.function`` is a function of the user's own, in ``module.py``."""
+    """Return the options of the network; ``module.function`` is a user's function in ``module.py``."""
     name = str(network.get("name", ""))
     module, dot, function = name.rpartition(".")
     return _option("network", f"{module}.py:{function}" if dot else name) + _option("width", network.get("width"))

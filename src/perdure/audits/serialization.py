@@ -53,6 +53,4 @@ converter = make_converter()
 converter.register_unstructure_hook_func(_is_array, _array_to_json)
 converter.register_structure_hook_func(_is_array, _array_from_json)
 converter.register_unstructure_hook_func(is_one_based(np.ndarray), lambda array: (array + 1).tolist())
-converter.register_structure_hook_func(
-    is_one_based(np.ndarray), lambda value, _: np.array(value, dtype=np.int64) - 1
-)
+converter.register_structure_hook_func(is_one_based(np.ndarray), lambda value, _: np.array(value, dtype=np.int64) - 1)

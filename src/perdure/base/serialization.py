@@ -1,16 +1,18 @@
 """Typed JSON: frozen dataclasses become plain values and back, through cattrs.
 
-NaN is written as null and infinity as "inf", because JSON has neither. Fields annotated with `OneBased` are 0-based in Python and
-1-based in files.
+NaN is written as null and infinity as "inf", because JSON has neither. Fields annotated with `OneBased` are 0-based in
+Python and 1-based in files.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_origin
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from cattrs import Converter
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
 ONE_BASED = "one-based in files"
 OneBased = Annotated[int, ONE_BASED]
@@ -19,11 +21,32 @@ OneBased = Annotated[int, ONE_BASED]
 def make_converter() -> Converter:
     """Return a converter for dataclasses of numbers, strings, tuples and dictionaries."""
     converter = Converter(detailed_validation=False)
+    converter.register_unstructure_hook_factory(is_dataclass, lambda cls: _unstructure_hook(cls, converter))
+    converter.register_structure_hook_factory(
+        is_dataclass, lambda cls: make_dict_structure_fn(_with_resolved_types(cls), converter)
+    )
     converter.register_unstructure_hook(float, float_to_json)
     converter.register_structure_hook(float, lambda value, _: float_from_json(value))
     converter.register_unstructure_hook_func(is_one_based(int), lambda value: int(value) + 1)
     converter.register_structure_hook_func(is_one_based(int), lambda value, _: int(value) - 1)
     return converter
+
+
+def _unstructure_hook(cls: type[Any], converter: Converter) -> Callable[[Any], dict[str, Any]]:
+    """Return a function that writes the fields of a dataclass, and the properties named in its ``JSON_PROPERTIES``."""
+    fields_to_json: Callable[[Any], dict[str, Any]] = make_dict_unstructure_fn(_with_resolved_types(cls), converter)
+    properties: tuple[str, ...] = getattr(cls, "JSON_PROPERTIES", ())
+    if not properties:
+        return fields_to_json
+    return lambda value: {**fields_to_json(value), **{name: getattr(value, name) for name in properties}}
+
+
+def _with_resolved_types(cls: type[Any]) -> type[Any]:
+    """Resolve the annotations of a dataclass; cattrs alone would drop the metadata of postponed annotations."""
+    types = get_type_hints(cls, include_extras=True)
+    for field in fields(cls):
+        field.type = types[field.name]
+    return cls
 
 
 def float_to_json(value: float) -> float | str | None:

@@ -1,4 +1,4 @@
-"""perdure demo: the whole way through the house on data that needs no download."""
+"""perdure demo: train, examine and report on data that need no download."""
 
 from __future__ import annotations
 
@@ -13,37 +13,36 @@ if TYPE_CHECKING:
     from perdure.tasks import Benchmark
 
 LEARNERS = ("naive", "ewc", "rehearsal", "cumulative")
-REASONS = {"samples": 200, "per_task": 8, "keep_maps": True}
-"""A budget that a minute allows; the report says how far it carries."""
-BELIEF: dict[str, Any] = {"samples": 20, "permutations": 60, "background": 50}
-"""The same for the comparison of explainers, on the first run of each learner."""
-AGAIN: dict[str, Any] = {"methods": ("expected_gradients", "grad"), "per_fold": 12, "noise": (0.05, 0.1, 0.3)}
-"""And for retraining, on so few digits that the networks err at times: ReCo lives on what only one of two gets right."""
-FEW = 25
-KEEPER = "rehearsal"
-"""The learner whose checkpoints are compared: one that still knows its first tasks at the end."""
+SHAPC_EXAMPLES = 8
+"""Small budgets that fit into a minute; the report says whether they are sufficient."""
+BIAS: dict[str, Any] = {"examples": 20, "background": 50}
+PERMUTATIONS = 60
+RETRAINING: dict[str, Any] = {"methods": ("expected_gradients", "grad"), "examples": 12, "noise": (0.05, 0.1, 0.3)}
+PER_CLASS = 25
+"""So few training examples that the networks make errors: ReCo needs examples that only one of two networks gets right."""
+COMPARED = "rehearsal"
+"""The learner whose checkpoints are compared: it still knows its first tasks at the end."""
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where records, audit and page go.")] = Path("demo"),
-    seeds: Annotated[int, typer.Option(help="Runs of each learner.", min=1)] = 3,
+    out: Annotated[Path, typer.Option(help="Where records, audit and report are written.")] = Path("demo"),
+    seeds: Annotated[int, typer.Option(help="Runs per learner.", min=1)] = 3,
 ) -> None:
-    """Train four learners on Split Digits, audit them in every way there is and write a report.
+    """Train four learners on Split Digits, run every audit and write a report.
 
-    naive just keeps training and forgets; ewc holds on to the parameters that mattered; rehearsal keeps a few examples;
-    cumulative trains anew on everything and shows what was possible.
+    naive keeps training and forgets; ewc protects important parameters; rehearsal stores a few examples; cumulative trains from
+    scratch on all data so far and shows what is possible.
     """
     import torch
 
     from perdure import learners, tasks
-    from perdure.audits import FILE
-    from perdure.audits import audit as audit_records
-    from perdure.cli.progress import RunProgress
-    from perdure.cli.shapc_output import StabilityProgress
-    from perdure.cli.tables import print_audit
+    from perdure.audits import FILE, audit
+    from perdure.cli.output.audit_tables import print_audit
+    from perdure.cli.output.progress import AuditProgress
+    from perdure.cli.output.run_progress import RunProgress
     from perdure.figures import accuracy_lines, save
 
-    torch.set_num_threads(1)  # the network is so small that a second thread only costs
+    torch.set_num_threads(1)  # the network is so small that a second thread is slower
     console = Console()
     benchmark = tasks.load("split-digits")
     protocol = learners.protocol_for(benchmark)
@@ -54,40 +53,43 @@ def demo(
             )
             with RunProgress(f"{name} seed {seed}", console) as progress:
                 learners.execute(run, out / benchmark.name / name / f"seed-{seed}", progress)
-    _ask_explanations(out, benchmark, protocol)
-    with StabilityProgress(Console(stderr=True)) as bars:
-        audit = audit_records(out, clamp=True, stability=REASONS, begin=bars.begin)
-    audit.save(out / FILE)
-    print_audit(audit, console)
-    save(accuracy_lines(audit), out / "accuracy.png")
-    page = audit.report(out / "report.html")
-    console.print(f"The report is in {page}", highlight=False, soft_wrap=True)
+    _examine_explanations(out, benchmark, protocol)
+    with AuditProgress(Console(stderr=True)) as bars:
+        result = audit(out, clamp=True, shapc=True, examples=SHAPC_EXAMPLES, keep_maps=True, progress=bars.start)
+    result.save(out / FILE)
+    print_audit(result, console)
+    save(accuracy_lines(result), out / "accuracy.png")
+    page = result.report(out / "report.html")
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
 
 
-def _ask_explanations(out: Path, benchmark: Benchmark, protocol: Protocol) -> None:
-    """Leave in the first records whether their explanations can be believed, and whether they survive retraining."""
+def _examine_explanations(out: Path, benchmark: Benchmark, protocol: Protocol) -> None:
+    """Measure attribution bias and retraining, and store the results in the records of the first seed."""
     from perdure import tasks
-    from perdure.audits import across_checkpoints, record_bias, retrain
-    from perdure.audits.findings import keep_findings
-    from perdure.audits.retraining.maps import Explaining
-    from perdure.cli.trust.command import Bar
+    from perdure.audits import BiasSettings, MapSettings, across_checkpoints, record_bias, retrain, save_findings
+    from perdure.cli.output.progress import PartProgress
 
-    explaining = Explaining(samples=50, background=30)
-    with Bar(Console(stderr=True)) as bar:
+    settings = MapSettings(samples=50, background=30)
+    with PartProgress(Console(stderr=True)) as bars:
         for name in LEARNERS:
-            record_bias(out / benchmark.name / name / "seed-0", progress=bar.show, **BELIEF)
-        first = out / benchmark.name / KEEPER / "seed-0"
-        again = retrain(
-            tasks.load(benchmark.name, per_class=FEW),
+            record_bias(
+                out / benchmark.name / name / "seed-0",
+                settings=BiasSettings(permutations=PERMUTATIONS),
+                progress=bars.show,
+                **BIAS,
+            )
+        record = out / benchmark.name / COMPARED / "seed-0"
+        retrained = retrain(
+            tasks.load(benchmark.name, per_class=PER_CLASS),
             network=protocol.network,
             training=protocol.training,
-            explaining=explaining,
+            settings=settings,
             workers=1,
             out=out / "retraining",
-            progress=bar.show,
-            **AGAIN,
+            progress=bars.show,
+            **RETRAINING,
         )
-        pairs = across_checkpoints(
-            first, methods=AGAIN["methods"], explaining=explaining, per_task=8, progress=bar.show
+        checkpoints = across_checkpoints(
+            record, methods=RETRAINING["methods"], settings=settings, examples=8, progress=bars.show
         )
-    keep_findings(first, again.summary(), pairs.summary())
+    save_findings(record, retrained.summary(), checkpoints.summary())

@@ -1,27 +1,59 @@
-"""Reading of option values that several commands share."""
+"""Option types and parsers that several commands share."""
 
 from __future__ import annotations
 
-import importlib.util
-import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import update_wrapper
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from perdure.base.errors import InputError
 
+if TYPE_CHECKING:
+    from torch import nn
 
-def weightings(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
+RecordPaths = Annotated[
+    list[Path], typer.Argument(metavar="PATH...", help="Records, or folders with records below.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of data files; missing files are downloaded to it.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, mps, ...")]
+BatchSize = Annotated[int | None, typer.Option(help="Rows that go through the network at once.", min=1)]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weights",
+        help="W1, W2, W2-printed, W3, or criteria with weights that sum to 1: A=.5,REM=.5. Repeatable.",
+    ),
+]
+Renormalise = Annotated[
+    bool, typer.Option("--renormalise", help="Compute scores over the known criteria if some are missing.")
+]
+CountTeachers = Annotated[bool, typer.Option("--count-teachers", help="Count frozen old networks in MS.")]
+MethodOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="An option of the method: epsilon=1e-6, or lrp.epsilon=1e-6. Repeatable."),
+]
+Epochs = Annotated[int | None, typer.Option(help="Epochs per task.")]
+TrainingBatchSize = Annotated[int | None, typer.Option(help="Examples per training batch.")]
+LearningRate = Annotated[float | None, typer.Option(help="Learning rate.")]
+Optimizer = Annotated[str | None, typer.Option(help="sgd, adam or adagrad.")]
+Momentum = Annotated[float | None, typer.Option(help="Momentum of sgd.")]
+Width = Annotated[int | None, typer.Option(help="Width of a built-in network.", min=1)]
+PerClass = Annotated[int | None, typer.Option(help="Training examples per class.", min=1)]
+
+
+def parse_weights(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
     """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a vector of its own."""
     from perdure.metrics import weight_vector
 
-    chosen: dict[str, str | Mapping[str, float]] = {}
-    for text in texts or ["W1", "W2", "W3"]:
+    weights: dict[str, str | Mapping[str, float]] = {}
+    for text in texts:
         if "=" not in text:
             weight_vector(text)
-            chosen[text] = text
+            weights[text] = text
             continue
         vector = {}
         for part in text.split(","):
@@ -29,31 +61,26 @@ def weightings(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
             try:
                 vector[name.strip()] = float(weight)
             except ValueError:
-                raise InputError(f"--weights {text}: expected name=number, found {part!r}") from None
+                raise InputError(f"--weights {text}: expected name=number, got {part!r}") from None
         weight_vector(vector)
-        chosen[text] = vector
-    return chosen
+        weights[text] = vector
+    return weights
 
 
-WEIGHTS_HELP = (
-    "W1, W2, W2-printed, W3, or criteria with weights that sum to 1: A=.5,REM=.5. May be given several times."
-)
-
-
-def numbers(text: str | None, option: str) -> list[int] | None:
-    """Return the whole numbers of a comma-separated option, or None when it was not given."""
+def parse_integers(text: str | None, option: str) -> list[int] | None:
+    """Return the integers of a comma-separated option, or None if it was not given."""
     if text is None:
         return None
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"{option} {text}: expected whole numbers separated by commas, as in 1,2,3") from None
+        raise InputError(f"{option} {text}: expected integers separated by commas, as in 1,2,3") from None
 
 
-def assignments(texts: list[str], option: str) -> dict[str, str]:
-    """Return name=value options as a mapping."""
+def parse_assignments(texts: list[str] | None, option: str) -> dict[str, str]:
+    """Return name=value options as a dictionary."""
     pairs = {}
-    for text in texts:
+    for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"{option} {text}: expected name=value")
@@ -61,59 +88,49 @@ def assignments(texts: list[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def inside(out: Path | None, name: str) -> Path | None:
-    """Return where a file goes: the path itself, or the file of that name in it when it is a folder."""
-    return out / name if out is not None and out.is_dir() else out
+def parse_method_options(texts: list[str] | None, methods: list[str]) -> dict[str, dict[str, object]]:
+    """Return the options of each method: ``method.name=value``, or ``name=value`` for the methods that have the option.
+
+    An option that no method has is passed to all of them, which refuse it by name.
+    """
+    from perdure.explain import get_explainer
+
+    options: dict[str, dict[str, object]] = {}
+    for name, value in parse_assignments(texts, "--option").items():
+        method, dot, option = name.rpartition(".")
+        if dot:
+            options.setdefault(method, {})[option] = value
+            continue
+        holders = [method for method in methods if name in get_explainer(method).defaults]
+        for holder in holders or methods:
+            options.setdefault(holder, {})[name] = value
+    for method, own in options.items():
+        get_explainer(method).parsed_options(own)
+    return options
 
 
-class OwnFunction:
-    """A function of a user's file; another process that is handed it runs the file again."""
-
-    def __init__(self, path: Path, name: str, function: Callable[..., Any]) -> None:
-        self.place, self.name, self.function = path.resolve(), name, function
-        update_wrapper(self, function, updated=())
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call the function; what it raises becomes one line that names the place in the file."""
-        with _of_the_user(self.place, f"{self.place.name}:{self.name}"):
-            return self.function(*arguments, **named)
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
-        return own_function, (f"{self.place}:{self.name}",)
+def file_in(path: Path | None, name: str) -> Path | None:
+    """Return a path, or the file of this name in it if it is a folder."""
+    return path / name if path is not None and path.is_dir() else path
 
 
-@contextmanager
-def _of_the_user(file: Path, what: str) -> Iterator[None]:
-    """Turn any exception of a user's code into one line with its place in the file."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
-        where = f" in line {lines[-1]}" if lines else ""
-        reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{what} failed{where} ({type(error).__name__}: {reason})") from error
+def given(**values: Any) -> dict[str, Any]:
+    """Return the options that were given (not None)."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def own_function(text: str) -> OwnFunction:
-    """Return the function that ``file.py:name`` points at; the file is run, so it must be your own."""
-    place, colon, name = text.rpartition(":")
-    path = Path(place)
-    if not colon:
-        raise InputError(f"{text}: no function is named; expected file.py:function")
-    if not path.is_file():
-        raise InputError(f"{text}: there is no file {place}; expected file.py:function")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{text}: {place} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    with _of_the_user(path.resolve(), text):
-        spec.loader.exec_module(module)
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise InputError(f"{text}: {place} has no function {name!r}")
-    return OwnFunction(path, name, function)
+def user_network(text: str | None) -> Callable[[], nn.Module] | None:
+    """Return the user's function that makes a network, or None."""
+    from perdure.runs.user_code import load_function
+
+    return None if text is None else load_function(text)
+
+
+def user_task_data(text: str | None) -> Any:
+    """Return the user's test data, (inputs, labels) for each task, or None."""
+    from perdure.runs.user_code import load_task_data
+
+    return None if text is None else load_task_data(text)
 
 
 def check_device(device: str) -> None:
@@ -124,4 +141,9 @@ def check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"--device {device}: it cannot be used here ({reason})") from None
+        raise InputError(f"--device {device}: not available ({reason})") from None
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))

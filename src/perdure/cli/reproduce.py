@@ -1,4 +1,4 @@
-"""perdure reproduce: published tables, made again."""
+"""perdure reproduce: published tables and figures, recomputed."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ def reproduce(
     target: Annotated[
         str,
         typer.Argument(
-            help="What to reproduce: classic-learners, memory-learners, shapc, retraining; an experiment of the bias paper "
+            help="One of classic-learners, memory-learners, shapc, retraining; an experiment of the bias paper "
             "(bias-agreement, -boxes, -deepshap, -gaussian, -human, -instability, -irrelevant-region, -masking, -perspectives, "
             "-planted-pattern, -removal, -table, -variance), or bias-all."
         ),
     ],
-    data_dir: Annotated[Path | None, typer.Option(help="Where data files are.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("runs/reproduce"),
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of data files.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the records are written.")] = Path("runs/reproduce"),
     page: Annotated[
-        Path | None, typer.Option(help="The page to write; by default the target's own in docs/results/.")
+        Path | None, typer.Option(help="The page to write; default: the target's page in docs/results/.")
     ] = None,
     only: Annotated[
         str | None,
         typer.Option(
-            help="One study only: split-mnist, cifar10-small or cifar10-small-task of the classic learners, "
+            help="Run only one study: split-mnist, cifar10-small or cifar10-small-task of the classic learners, "
             "memory-small-conv or memory-resnet18 of memory-learners and shapc, "
             "lenet, lenet-slow, lenet-sweep or resnet18 of retraining (the page keeps its other parts)."
         ),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
-    """Train learners and write their table beside the published one.
+    """Recompute published tables and write them next to the published numbers.
 
-    classic-learners tunes and trains the twelve classic learners; memory-learners the nine methods of the SHAPC
-    paper's Table 1, and shapc audits whether they keep their reasons; retraining asks whether explanations survive it;
-    bias-... asks whether they can be believed. It can be stopped and repeated: finished runs, trials and samples are kept.
+    classic-learners tunes and trains the twelve classic learners; memory-learners does so for the nine methods of the SHAPC
+    paper's Table 1, and shapc computes their SHAPC; retraining computes MeGe and ReCo; bias-... runs the experiments of the
+    attribution-bias paper. Run the same command again to resume: finished runs, trials and examples are reused.
     """
     import torch
 
-    from perdure.base.errors import InputError, nearest
-    from perdure.cli.progress import RunProgress
+    from perdure.base.errors import InputError, suggest
+    from perdure.cli.output.run_progress import RunProgress
     from perdure.reproduce import TARGETS, run_study
 
     if target == "retraining":
@@ -52,57 +52,57 @@ def reproduce(
         _bias(target, data_dir, out / "bias", page or Path("docs/results/trust.md"), threads)
         return
     if target not in TARGETS:
-        raise InputError(f"{target}: {nearest(target, [*TARGETS, 'retraining', 'bias-all'])}")
+        raise InputError(f"{target}: {suggest(target, [*TARGETS, 'retraining', 'bias-all'])}")
     chosen = TARGETS[target]
     if only is not None and only not in chosen.studies:
-        raise InputError(f"--only {only}: {nearest(only, list(chosen.studies))}")
+        raise InputError(f"--only {only}: {suggest(only, list(chosen.studies))}")
     torch.set_num_threads(threads)
     console = Console(stderr=True)
     sections = []
     for name, study in chosen.studies.items():
         if only in (None, name):
             console.print(f"{target}: {study.title}", highlight=False)
-            audit = run_study(study, data_dir, out, lambda label: RunProgress(label, console, tells_tasks=False))
+            audit = run_study(study, data_dir, out, lambda label: RunProgress(label, console, prints_tasks=False))
             sections.append(chosen.table(study, audit, out))
     chosen.write_results(sections, page or chosen.page)
     typer.echo(page or chosen.page)
 
 
 def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
-    """Measure every network of the study, or one beside the parts the page already holds, and write the page."""
+    """Run all studies of retraining, or one of them, and write the page; other sections of the page are kept."""
     import torch
 
-    from perdure.base.errors import InputError, nearest
-    from perdure.cli.trust.command import Bar
+    from perdure.base.errors import InputError, suggest
+    from perdure.cli.output.progress import PartProgress
     from perdure.reproduce.retraining import study as retraining
 
-    if only is not None and only not in retraining.SUBJECTS:
-        raise InputError(f"--only {only}: {nearest(only, list(retraining.SUBJECTS))}")
+    if only is not None and only not in retraining.STUDIES:
+        raise InputError(f"--only {only}: {suggest(only, list(retraining.STUDIES))}")
     torch.set_num_threads(threads)
-    parts = {} if only is None else retraining.parts_of(page)
-    with Bar(Console(stderr=True)) as bar:
-        for name, subject in retraining.SUBJECTS.items():
+    sections = {} if only is None else retraining.read_sections(page)
+    with PartProgress(Console(stderr=True)) as bars:
+        for name, study in retraining.STUDIES.items():
             if only in (None, name):
-                result = retraining.run_subject(subject, data_dir, out, bar.show)
-                parts[name] = retraining.section(subject, result, page.parent)
-                retraining.write_results(parts, page)
+                result = retraining.run_study(study, data_dir, out, bars.show)
+                sections[name] = retraining.section(study, result, page.parent)
+                retraining.write_results(sections, page)
     typer.echo(page)
 
 
 def _bias(target: str, data_dir: Path | None, out: Path, page: Path, threads: int) -> None:
-    """Run one experiment of the bias paper, or all, and put the page together from all that was ever run."""
+    """Run one experiment of the bias paper, or all, and write the page from the results of all finished experiments."""
     import torch
 
-    from perdure.base.errors import InputError, nearest
-    from perdure.cli.trust.command import Bar
-    from perdure.reproduce.bias import EXPERIMENTS, Place, run_experiment, write_page
+    from perdure.base.errors import InputError, suggest
+    from perdure.cli.output.progress import PartProgress
+    from perdure.reproduce.bias import EXPERIMENTS, Workspace, run_experiment, write_page
 
     if target != "bias-all" and target not in EXPERIMENTS:
-        raise InputError(f"{target}: {nearest(target, [*EXPERIMENTS, 'bias-all'])}")
+        raise InputError(f"{target}: {suggest(target, [*EXPERIMENTS, 'bias-all'])}")
     torch.set_num_threads(threads)
     for name, experiment in EXPERIMENTS.items():
         if target in ("bias-all", name):
-            with Bar(Console(stderr=True)) as bar:
-                run_experiment(experiment, Place(data_dir, out, page.parent, bar.show))
+            with PartProgress(Console(stderr=True)) as bars:
+                run_experiment(experiment, Workspace(data_dir, out, page.parent, bars.show))
     write_page(list(EXPERIMENTS.values()), out, page)
     typer.echo(page)

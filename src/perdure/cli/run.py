@@ -1,9 +1,8 @@
-"""perdure run: train learners on a benchmark and leave records."""
+"""perdure run: train learners on a benchmark and write records."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +10,23 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
-from perdure.cli.options import assignments, check_device, numbers, own_function
+from perdure.cli.options import (
+    AsJson,
+    DataDir,
+    Device,
+    Epochs,
+    LearningRate,
+    Momentum,
+    Optimizer,
+    PerClass,
+    TrainingBatchSize,
+    Width,
+    check_device,
+    given,
+    parse_assignments,
+    parse_integers,
+    print_json,
+)
 
 Scenario = Literal["class", "task", "domain"]
 TUNING_SHARE = 0.1
@@ -20,85 +35,95 @@ TUNING_SHARE = 0.1
 def run(
     learners: Annotated[list[str] | None, typer.Argument(metavar="[LEARNER]...", help="Learners to train.")] = None,
     learner: Annotated[
-        list[str] | None, typer.Option("--learner", help="The same: --learner naive cumulative.")
+        list[str] | None, typer.Option("--learner", help="The same as an option: --learner naive cumulative.")
     ] = None,
-    benchmark: Annotated[str, typer.Option(help="A benchmark's name, or a path to your own data.")] = "split-digits",
-    seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, 2, ...", min=1)] = 1,
-    out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("runs"),
-    scenario: Annotated[Scenario | None, typer.Option(help="By default the benchmark's own.")] = None,
-    orders: Annotated[int, typer.Option(help="How many random class orders; 0 is the official one.", min=0)] = 0,
-    curriculum: Annotated[str | None, typer.Option(help="Tasks in the order of visits, as in 1,2,3,1,2,3.")] = None,
+    benchmark: Annotated[str, typer.Option(help="Name of a benchmark, or a path to your data.")] = "split-digits",
+    seeds: Annotated[int, typer.Option(help="Number of seeds: 0, 1, 2, ...", min=1)] = 1,
+    out: Annotated[Path, typer.Option(help="Where the records are written.")] = Path("runs"),
+    scenario: Annotated[Scenario | None, typer.Option(help="Default: the benchmark's own.")] = None,
+    orders: Annotated[int, typer.Option(help="Number of random class orders; 0: the official order.", min=0)] = 0,
+    curriculum: Annotated[
+        str | None, typer.Option(help="Tasks in the order in which they are trained, as in 1,2,3,1,2,3.")
+    ] = None,
     tasks: Annotated[int | None, typer.Option(help="Number of tasks the classes are divided into.", min=1)] = None,
-    per_class: Annotated[int | None, typer.Option(help="So many training examples of each class.", min=1)] = None,
-    validation: Annotated[float, typer.Option(help="Share of the training data set aside.", min=0, max=0.9)] = 0.0,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data files are, or go.")] = None,
+    per_class: PerClass = None,
+    validation: Annotated[
+        float, typer.Option(help="Share of the training data used for validation.", min=0, max=0.9)
+    ] = 0.0,
+    data_dir: DataDir = None,
     network: Annotated[
         str | None,
-        typer.Option(help="A name of --list, or file.py:function of your own: (input shape, outputs) -> network."),
+        typer.Option(help="A name from --list, or file.py:function (input shape, outputs) -> network."),
     ] = None,
-    width: Annotated[int | None, typer.Option(help="Width of the network.", min=1)] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of each task.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples in a batch.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adagrad.")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd.")] = None,
+    width: Width = None,
+    epochs: Epochs = None,
+    batch_size: TrainingBatchSize = None,
+    lr: LearningRate = None,
+    optimizer: Optimizer = None,
+    momentum: Momentum = None,
     weight_decay: Annotated[float | None, typer.Option(help="Weight decay.")] = None,
-    milestones: Annotated[str | None, typer.Option(help="Epochs after which the rate falls to a tenth: 35,45.")] = None,
-    patience: Annotated[
-        int | None, typer.Option(help="Stop a task after so many epochs without gain; needs --validation.")
+    milestones: Annotated[
+        str | None, typer.Option(help="Epochs after which the learning rate is divided by ten: 35,45.")
     ] = None,
-    evaluate_every: Annotated[int | None, typer.Option(help="Evaluate all tasks every so many batches.")] = None,
-    setting: Annotated[list[str] | None, typer.Option("--set", help="A learner's own setting: name=value.")] = None,
-    tune: Annotated[int, typer.Option(help="Trials on validation data to choose each learner's settings.", min=0)] = 0,
+    patience: Annotated[
+        int | None,
+        typer.Option(help="Stop a task after this many epochs without improvement; needs --validation."),
+    ] = None,
+    evaluate_every: Annotated[int | None, typer.Option(help="Evaluate all tasks every N batches.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the learner: name=value. Repeatable.")
+    ] = None,
+    tune: Annotated[
+        int, typer.Option(help="Trials on validation data to choose the settings of each learner.", min=0)
+    ] = 0,
     save_seconds: Annotated[
         float, typer.Option(help="Save the state at least this often within an epoch.", min=0)
     ] = 30.0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps, ...")] = "cpu",
-    threads: Annotated[int | None, typer.Option(help="CPU threads; by default all cores.", min=1)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the records' paths and accuracies as JSON.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="List benchmarks, learners and networks, and stop.")] = False,
+    device: Device = "cpu",
+    threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.", min=1)] = None,
+    as_json: AsJson = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List benchmarks, learners and networks, and exit.")] = False,
 ) -> None:
-    """Train learners on a benchmark, one record for each learner and seed.
+    """Train learners on a benchmark, one record per learner and seed.
 
-    Run the same command again after a crash, a kill or Ctrl-C: finished records are left alone, an unfinished one goes on
-    where it stopped and ends with the same bits.
+    Run the same command again to resume after a crash or Ctrl-C: finished records are kept, an unfinished one continues where it
+    stopped, and the result is bit-identical.
 
-    With --tune N each learner first gets N trials on validation data (a tenth of the training data unless --validation says
-    otherwise); they are kept in tuning.json beside its records.
+    With --tune N, each learner first gets N trials on validation data (a tenth of the training data unless --validation is
+    given); they are stored in tuning.json next to its records.
     """
-    from perdure import learners as room
-    from perdure import tasks as benchmarks
+    from perdure import learners as learner_package
+    from perdure import tasks as task_package
+    from perdure.runs.user_code import load_function
 
     if list_all:
         _list_all(as_json)
         return
-    chosen = [room.get(name) for name in dict.fromkeys([*(learner or []), *(learners or [])])]
+    chosen = [learner_package.get(name) for name in dict.fromkeys([*(learner or []), *(learners or [])])]
     if not chosen:
-        raise InputError(
-            f"no learner was named; as in: perdure run {' '.join(room.names()[:2])} --benchmark {benchmark}"
-        )
+        first = " ".join(learner_package.names()[:2])
+        raise InputError(f"no learner given; for example: perdure run {first} --benchmark {benchmark}")
     if network and ":" in network and width is not None:
-        raise InputError("--width is for our networks; set it inside your own function")
+        raise InputError("--width applies to built-in networks; set it inside your function")
     _set_threads(threads)
     check_device(device)
-    visits = numbers(curriculum, "--curriculum")
-    given: dict[str, Any] = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "lr": lr,
-        "optimizer": optimizer,
-        "momentum": momentum,
-        "weight_decay": weight_decay,
-        "milestones": None if milestones is None else tuple(numbers(milestones, "--milestones") or ()),
-        "patience": patience,
-        "evaluate_every": evaluate_every,
-    }
-    overrides = {name: value for name, value in given.items() if value is not None}
-    own = assignments(setting or [], "--set")
+    visits = parse_integers(curriculum, "--curriculum")
+    overrides = given(
+        epochs=epochs,
+        batch_size=batch_size,
+        lr=lr,
+        optimizer=optimizer,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        milestones=None if milestones is None else tuple(parse_integers(milestones, "--milestones") or ()),
+        patience=patience,
+        evaluate_every=evaluate_every,
+    )
+    settings = parse_assignments(setting, "--set")
     results: list[dict[str, Any]] = []
     failed = False
     for order in range(1, orders + 1) if orders else [None]:
-        data = benchmarks.load(
+        data = task_package.load(
             benchmark,
             scenario=scenario,
             order_seed=order,
@@ -108,53 +133,55 @@ def run(
             tasks=tasks,
             data_dir=data_dir,
         )
-        maker = own_function(network) if network and ":" in network else network or room.protocol_for(data).network
+        default = learner_package.protocol_for(data).network
+        maker = load_function(network) if network and ":" in network else network or default
         for kind in chosen:
-            choice = room.choose(data, kind, overrides, {name: own[name] for name in own if _has(kind, name, chosen)})
-            job = room.Run(data, kind, maker, width, choice.training, choice.settings, device=device)
-            where = _folder(out, data, kind.name, order)
+            own_settings = {name: settings[name] for name in settings if _has_setting(kind, name, chosen)}
+            choice = learner_package.resolve_settings(data, kind, overrides, own_settings)
+            job = learner_package.Run(data, kind, maker, width, choice.training, choice.settings, device=device)
+            folder = _folder(out, data, kind.name, order)
             if tune:
-                job = _tune(job, tune, where / "tuning.json", quiet=as_json)
+                job = _tune(job, tune, folder / "tuning.json", quiet=as_json)
             for seed in range(seeds):
-                once = dataclasses.replace(job, seed=seed)
-                failed |= not _execute(once, where / f"seed-{seed}", results, save_seconds, quiet=as_json)
+                seeded = dataclasses.replace(job, seed=seed)
+                failed |= not _execute(seeded, folder / f"seed-{seed}", results, save_seconds, quiet=as_json)
     if as_json:
-        typer.echo(json.dumps(results, indent=2))
+        print_json(results)
     if failed:
         raise typer.Exit(1)
 
 
-def _has(kind: Any, name: str, chosen: list[Any]) -> bool:
-    """Whether a learner is given a setting; one that no chosen learner has goes to all of them, to be refused by name."""
-    holders = [one for one in chosen if name in one.Settings.__dataclass_fields__]
+def _has_setting(kind: Any, name: str, chosen: list[Any]) -> bool:
+    """Return whether a learner gets a setting; a setting that no learner has goes to all, which refuse it by name."""
+    holders = [learner for learner in chosen if name in learner.Settings.__dataclass_fields__]
     return kind in holders or not holders
 
 
 def _tune(job: Any, trials: int, file: Path, quiet: bool) -> Any:
-    from perdure import learners as room
-    from perdure.cli.progress import RunProgress
+    from perdure import learners
+    from perdure.cli.output.run_progress import RunProgress
 
     console = Console(stderr=quiet)
 
-    def told(number: int, trial: dict[str, Any]) -> None:
+    def print_trial(number: int, trial: dict[str, Any]) -> None:
         values = "  ".join(f"{name} {value:.3g}" for name, value in trial["settings"].items())
         line = f"{job.learner.name} trial {number}/{trials}  {values}  validation {trial['validation_accuracy']:.4f}"
         console.print(line, highlight=False, soft_wrap=True)
 
-    with RunProgress(f"{job.learner.name} tuning", console, tells_tasks=False) as progress:
-        return room.tune(job, trials, file, progress, told)
+    with RunProgress(f"{job.learner.name} tuning", console, prints_tasks=False) as progress:
+        return learners.tune(job, trials, file, progress, print_trial)
 
 
 def _execute(job: Any, where: Path, results: list[dict[str, Any]], save_seconds: float, quiet: bool) -> bool:
-    """Run one job; a run that diverges is reported and does not stop the others."""
-    from perdure import learners as room
-    from perdure.cli.progress import RunProgress
+    """Train one run; a run that diverges is reported and does not stop the others."""
+    from perdure import learners
+    from perdure.cli.output.run_progress import RunProgress
 
     console = Console(stderr=quiet)
     with RunProgress(f"{job.learner.name} seed {job.seed}", console) as progress:
         try:
-            record = room.execute(job, where, progress, save_seconds)
-        except room.DivergedError as error:
+            record = learners.execute(job, where, progress, save_seconds)
+        except learners.DivergedError as error:
             typer.echo(f"perdure: {error}", err=True)
             return False
     last = record.table[-1].tolist()
@@ -184,11 +211,15 @@ def _set_threads(threads: int | None) -> None:
 
 
 def _list_all(as_json: bool) -> None:
+    """Print every benchmark, learner and network with a one-line description."""
     from perdure import learners, nets, tasks
 
-    found = {"benchmarks": tasks.names(), "learners": learners.names(), "networks": nets.names()}
+    entries = {"benchmarks": tasks.summaries(), "learners": learners.summaries(), "networks": nets.summaries()}
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
-    else:
-        for kind, names in found.items():
-            typer.echo(f"{kind}: {', '.join(names)}")
+        print_json(entries)
+        return
+    for kind, summaries in entries.items():
+        typer.echo(f"{kind}:")
+        width = max(map(len, summaries))
+        for name, summary in summaries.items():
+            typer.echo(f"  {name:{width}}  {summary}")

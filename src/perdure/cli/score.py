@@ -1,8 +1,7 @@
-"""perdure score: accuracy matrices in, criteria and scores out."""
+"""perdure score: from accuracy matrices to criteria and scores."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
-from perdure.cli.options import WEIGHTS_HELP, weightings
+from perdure.cli.options import AsJson, CountTeachers, Renormalise, Weights, parse_weights, print_json
 
 
 def score(
@@ -19,33 +18,31 @@ def score(
     percent: Annotated[bool, typer.Option("--percent", help="The accuracies are percentages.")] = False,
     cost: Annotated[
         Path | None,
-        typer.Option(help="Costs of each step, CSV with cost.csv's columns; they hold for every run given."),
+        typer.Option(help="Costs of each step: a CSV file with the columns of cost.csv, used for every run."),
     ] = None,
-    lifetime_bits: Annotated[float | None, typer.Option(help="Bits of all training data, for SSS.")] = None,
-    weights: Annotated[list[str] | None, typer.Option("--weights", help=WEIGHTS_HELP)] = None,
-    renormalise: Annotated[
-        bool, typer.Option("--renormalise", help="Score over the criteria that are known, and say so.")
-    ] = False,
-    count_teachers: Annotated[bool, typer.Option("--count-teachers", help="Count frozen old networks in MS.")] = False,
+    lifetime_bits: Annotated[float | None, typer.Option(help="Size of all training data in bits, for SSS.")] = None,
+    weights: Weights = None,
+    renormalise: Renormalise = False,
+    count_teachers: CountTeachers = False,
     name: Annotated[
-        str | None, typer.Option("--as", help="Take all files as runs of one learner of this name.")
+        str | None, typer.Option("--as", help="Treat all files as runs of one learner with this name.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score accuracy matrices from any framework.
 
-    A CSV file is wide (after_task,task_1,task_2,...; one row after each task, rows count from 1), bare (numbers only)
-    or long (learner, run, after, trained, task, accuracy; the first two and trained may be left out). Files that
-    differ only in their seed (ewc_seed0.csv, ewc_s1.csv, ewc/run2.csv) are runs of one learner and are averaged.
-    docs/scoring.md has all forms.
+    A CSV file is wide (after_task,task_1,task_2,...; one row after each task, 1-based), bare (numbers only) or long (learner,
+    run, after, trained, task, accuracy; learner, run and trained are optional). JSON objects need only the key accuracy. Files
+    that differ only in their seed (ewc_seed0.csv, ewc_s1.csv, ewc/run2.csv) are runs of one learner and are averaged.
+    docs/scoring.md describes all formats.
     """
     from perdure.audits import audit_runs
-    from perdure.cli.tables import print_audit
+    from perdure.cli.output.audit_tables import print_audit
     from perdure.importers import read_accuracies, read_cost
 
-    twice = [str(file) for file in files if files.count(file) > 1]
-    if twice:
-        raise InputError(f"{twice[0]}: it was given twice; a run counts once")
+    repeated = [str(file) for file in files if files.count(file) > 1]
+    if repeated:
+        raise InputError(f"{repeated[0]}: given twice; pass each run once")
     runs = [run for file in files for run in read_accuracies(file, percent)]
     costs = read_cost(cost) if cost else None
     runs = [
@@ -57,8 +54,8 @@ def score(
         )
         for run in runs
     ]
-    audit = audit_runs(runs, weightings(weights or []), renormalise, count_teachers)
+    audit = audit_runs(runs, parse_weights(weights) if weights else None, renormalise, count_teachers)
     if as_json:
-        typer.echo(json.dumps(audit.to_json(), indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(audit.to_json())
     else:
         print_audit(audit, Console())

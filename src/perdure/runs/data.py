@@ -85,7 +85,7 @@ class BenchmarkData:
         return self._normalized(train.x, rows)
 
     def _normalized(self, x: NDArray[Any], rows: Rows) -> Tensor:
-        return self.preparation.normalised(torch.from_numpy(np.ascontiguousarray(x[rows])).to(self.device))
+        return self.preparation.normalize(torch.from_numpy(np.ascontiguousarray(x[rows])).to(self.device))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Which explainer can be believed on this network? Attribution bias of several, with controls and a verdict."""
+"""Attribution bias of several explainers on one network, with controls and a verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ from torch import Tensor, nn
 
 from perdure import explain
 from perdure.audits.bias.results import BiasResult, ExplainerBias, explainer_bias, verdict_of
-from perdure.audits.retraining.maps import CONTROLS, checked_methods
+from perdure.audits.controls import CONTROLS, requested_methods
 from perdure.base.errors import InputError
-from perdure.explain import ShapleyTable
+from perdure.explain import Players, ShapleyTable
 from perdure.explain.adapters.arrays import rows_per_batch
 from perdure.explain.adapters.outputs import outputs_of, resolve_targets
-from perdure.explain.adapters.preserve import kept_as_it_was
-from perdure.explain.shapley.players import Players, players_of
+from perdure.explain.adapters.preserve import preserved
+from perdure.explain.shapley.players import players_of
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
 
@@ -33,10 +34,33 @@ METHODS = (
     "lime",
     "gradcam",
 )
+"""The explainers compared by default, in the order of the tables."""
 EXACT_PLAYERS = 12
-"""Up to so many players every coalition is evaluated: 4096 are fewer than a few permutations of a picture's pixels."""
+"""Up to this number of players all coalitions are evaluated: 4096 are fewer than a few permutations of an image's pixels."""
 Progress = Callable[[str, int, int], None]
 FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BiasSettings:
+    """The settings of a comparison of explainers.
+
+    ``samples`` is the number of gradients, steps or perturbations per map; ``permutations`` the number of permutations for the
+    Shapley values of an example. ``estimator``: by default exact up to 12 players, antithetic above. ``players``: pixels,
+    features, grid, or labels; maps are summed over a player's variables. ``baseline``: the value of masked inputs and the start
+    of integrated gradients, by default the mean of the background. ``options`` are the own settings of each method, by name.
+    """
+
+    methods: str | Sequence[str] = METHODS
+    samples: int = 100
+    permutations: int = 100
+    estimator: str | None = None
+    players: Players | str | None = None
+    baseline: Any = None
+    layer: str | None = None
+    seed: int = 0
+    batch_size: int | None = None
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 def measure_bias(
@@ -45,97 +69,91 @@ def measure_bias(
     target: Any,
     *,
     background: Any,
-    methods: str | Sequence[str] = METHODS,
-    permutations: int = 100,
-    estimator: str | None = None,
-    players: Players | str | None = None,
-    baseline: Any = None,
-    budget: int = 100,
-    layer: str | None = None,
-    seed: int = 0,
-    batch_size: int | None = None,
+    settings: BiasSettings | None = None,
     subject: str = "",
-    tables: Callable[..., ShapleyTable] = explain.shapley_table,
+    shapley_table: Callable[..., ShapleyTable] = explain.shapley_table,
     progress: Progress | None = None,
 ) -> BiasResult:
-    """Return the attribution bias of each explainer on some samples, beside a constant and a random map.
+    """Compute the attribution bias of each explainer on some examples, next to a constant and a random map.
 
-    Every map is compared with the Shapley values of the same output, sampled with ``permutations`` by ``estimator``
-    (antithetic; exact up to 12 players). Masked variables take the background's mean, or ``baseline``, and integrated
-    gradients start there too: from elsewhere they answer another question, and would be called biased for it. Gradient x
-    input and LRP compare with zero whatever is masked. ``players``: pixels, grid or features; maps are summed over a cell.
-    ``budget`` is what a map may cost: gradients, steps or perturbations.
-    Grad-CAM is judged at its own layer, where the players are positions, and therefore not ranked with the others. An
-    explainer that would be wrong on this network is named in ``refused``. ``tables`` makes the Shapley values; give a
-    `KeptShapley` to keep those of each sample on disk.
+    Every map is compared with the Shapley values of the same output. Integrated gradients start at the baseline of masked
+    inputs: from another start they answer another question and would count as biased. Gradient x input and LRP compare with
+    zero whatever the baseline is. Grad-CAM is measured at its own layer, where the players are positions, and is therefore not
+    ranked with the others. An explainer that would be wrong on this network is listed in ``refused`` with the reason.
+    ``shapley_table`` computes the Shapley values; `CachedShapley` stores those of each example.
     """
-    asked = checked_methods(methods)
-    tell = progress or (lambda *_: None)
+    chosen = settings or BiasSettings()
+    methods = (*requested_methods(chosen.methods), *CONTROLS)
+    report = progress or (lambda *_: None)
     inputs = (x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))).detach()
-    units, decided = _units(network, inputs, target, batch_size)
-    chosen = _players(players, inputs[0])
-    sampler = estimator or ("exact" if chosen.count <= EXACT_PLAYERS else "antithetic")
-    shared: dict[str, Any] = {"background": background, "seed": seed, "batch_size": batch_size}
-    sampling = {**shared, "samples": permutations, "estimator": sampler}
-    reference = tables(
+    units, predicted = _explained_units(network, inputs, target, chosen.batch_size)
+    players = _players(chosen.players, inputs[0])
+    estimator = chosen.estimator or ("exact" if players.count <= EXACT_PLAYERS else "antithetic")
+    shared: dict[str, Any] = {"background": background, "seed": chosen.seed, "batch_size": chosen.batch_size}
+    sampling = {**shared, "samples": chosen.permutations, "estimator": estimator}
+    reference = shapley_table(
         network,
         inputs,
         units,
         **sampling,
-        baseline=baseline,
-        players=chosen,
-        progress=lambda done, total: tell("Shapley values", done, total),
+        baseline=chosen.baseline,
+        players=players,
+        progress=lambda done, total: report("Shapley values", done, total),
     )
     if not reference.values.any():
         raise InputError(
-            "the explained outputs do not depend on the inputs: every Shapley value is 0; are the network's weights loaded?"
+            "the explained outputs do not depend on the inputs: every Shapley value is 0. Are the network's weights loaded?"
         )
     explainers, refused = [], {}
     maps: dict[str, FloatArray] = {}
-    for place, name in enumerate((*asked, *CONTROLS)):
-        tell("explainers", place, len(asked) + len(CONTROLS))
+    for index, name in enumerate(methods):
+        report("explainers", index, len(methods))
         try:
             if name == "gradcam":
-                explainers.append(_at_layer(network, inputs, units, layer, sampling, tables))
+                explainers.append(_bias_at_layer(network, inputs, units, chosen.layer, sampling, shapley_table))
             else:
-                start = "mean" if baseline is None and name == "integrated_gradients" else baseline
-                maps[name] = player_maps(
-                    network, inputs, units, name, chosen, budget=budget, layer=layer, baseline=start, **shared
-                )
+                # Integrated gradients start at the baseline of masked inputs: from another start they answer another question.
+                start = "mean" if chosen.baseline is None and name == "integrated_gradients" else chosen.baseline
+                own = replace(chosen, baseline=start)
+                maps[name] = player_maps(network, inputs, units, name, players, background=background, settings=own)
         except InputError as error:
             refused[name] = str(error)
-    tell("explainers", len(asked) + len(CONTROLS), len(asked) + len(CONTROLS))
-    found = _judged(maps, reference, seed) + explainers
-    order = (*asked, *CONTROLS)
-    found.sort(key=lambda entry: order.index(entry.method))
+    report("explainers", len(methods), len(methods))
+    explainers = sorted(
+        _biases(maps, reference, chosen.seed) + explainers, key=lambda entry: methods.index(entry.method)
+    )
     return BiasResult(
         subject=subject,
-        samples=len(inputs),
+        examples=len(inputs),
         target=target if isinstance(target, str) else "label",
         permutations=reference.permutations,
         estimator=reference.estimator,
         noise_share=reference.noise_share,
         shares=SHARES,
         sides=SIDES,
-        explainers=tuple(found),
+        explainers=tuple(explainers),
         refused=refused,
         settings={
-            "budget": budget,
-            "players": chosen.kind,
-            "player_count": chosen.count,
-            "baseline": baseline if baseline is None or isinstance(baseline, str | int | float) else "own",
+            "samples": chosen.samples,
+            "players": players.kind,
+            "player_count": players.count,
+            "baseline": _plain_baseline(chosen.baseline),
             "background": len(background),
-            "decided": float((decided == units).mean()),
-            "seed": seed,
+            "predicted": float((predicted == units).mean()),
+            "seed": chosen.seed,
         },
-        verdict=verdict_of(found),
+        verdict=verdict_of(explainers),
     )
 
 
-def _players(kind: Players | str | None, sample: Tensor) -> Players:
+def _plain_baseline(baseline: Any) -> str | float | None:
+    return baseline if baseline is None or isinstance(baseline, str | int | float) else "array"
+
+
+def _players(kind: Players | str | None, example: Tensor) -> Players:
     if kind == "superpixels":
-        raise InputError("players 'superpixels': they differ from sample to sample; use pixels, grid or features")
-    return players_of(kind, sample)
+        raise InputError("players 'superpixels' differ between examples; use pixels, grid or features")
+    return players_of(kind, example)
 
 
 def player_maps(
@@ -145,78 +163,73 @@ def player_maps(
     method: str,
     players: Players,
     *,
-    budget: int = 100,
     background: Any = None,
-    layer: str | None = None,
-    baseline: Any = None,
-    seed: int = 0,
-    batch_size: int | None = None,
+    settings: BiasSettings,
 ) -> FloatArray:
-    """Return (samples, players): channels joined as the bias paper does, then summed over each player's positions.
+    """Return (examples, players): channels joined as in the bias paper, then summed over each player's positions.
 
-    A control's map is ones, or Gaussian noise drawn from the seed.
+    The map of a control is ones, or Gaussian noise drawn from the seed.
     """
     if method == "constant":
         return np.ones((len(x), players.count))
     if method == "random":
-        return np.random.default_rng([seed, 2]).standard_normal((len(x), players.count))
+        return np.random.default_rng([settings.seed, 2]).standard_normal((len(x), players.count))
     by_value = players.kind == "features" and x.dim() > 2
-    found = explain.attribute(
+    maps = explain.attribute(
         network,
         x,
         target,
         method,
-        samples=budget,
-        layer=layer,
-        baseline=baseline,
+        samples=settings.samples,
+        layer=settings.layer,
+        baseline=settings.baseline,
         reduce=None if by_value else "pixels",
         background=background,
-        seed=seed,
-        batch_size=batch_size,
+        seed=settings.seed,
+        batch_size=settings.batch_size,
+        options=settings.options.get(method),
     )
-    flat = found.detach().cpu().double().flatten(1)
+    flat = maps.detach().cpu().double().flatten(1)
     labels = players.labels if by_value or x.dim() == 2 else players.labels[0]
-    joined = torch.zeros(len(flat), players.count, dtype=flat.dtype)
-    return joined.index_add_(1, labels.flatten(), flat).numpy()
+    sums = torch.zeros(len(flat), players.count, dtype=flat.dtype)
+    return sums.index_add_(1, labels.flatten(), flat).numpy()
 
 
-def _judged(maps: dict[str, FloatArray], reference: ShapleyTable, seed: int) -> list[ExplainerBias]:
-    """Judge all maps by the same Shapley values at once."""
+def _biases(maps: dict[str, FloatArray], reference: ShapleyTable, seed: int) -> list[ExplainerBias]:
+    """Compare all maps with the same Shapley values at once."""
     bias = attribution_biases(
         np.stack(list(maps.values())), reference.values, stderr=reference.stderr, parts=reference.parts
     )
     players = reference.values.shape[1]
-    return [explainer_bias(name, bias.of_method(place), seed, players=players) for place, name in enumerate(maps)]
+    return [explainer_bias(name, bias.of_method(index), seed, players=players) for index, name in enumerate(maps)]
 
 
-def _at_layer(
+def _bias_at_layer(
     network: nn.Module,
     x: Tensor,
     units: NDArray[np.int64],
     layer: str | None,
     sampling: dict[str, Any],
-    tables: Callable[..., ShapleyTable],
+    shapley_table: Callable[..., ShapleyTable],
 ) -> ExplainerBias:
-    """Judge Grad-CAM by the Shapley values of its layer's positions."""
-    own = tables(network, x, units, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
-    maps = explain.layer_maps(network, x, units, own.layer)
-    bias = attribution_biases(maps, own.values, stderr=own.stderr, parts=own.parts)
-    return explainer_bias("gradcam", bias, sampling["seed"], own.layer, own.values.shape[1])
+    """Compare Grad-CAM with the Shapley values of its layer's positions."""
+    reference = shapley_table(network, x, units, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
+    maps = explain.layer_maps(network, x, units, reference.layer)
+    bias = attribution_biases(maps, reference.values, stderr=reference.stderr, parts=reference.parts)
+    return explainer_bias("gradcam", bias, sampling["seed"], reference.layer, reference.values.shape[1])
 
 
-def _units(
+def _explained_units(
     network: nn.Module, x: Tensor, target: Any, batch_size: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the output unit that is explained of each sample, and the one that the network gives the highest score."""
-    with kept_as_it_was(network), torch.no_grad():
+    """Return the explained output of each example, and the output with the highest score."""
+    with preserved(network), torch.no_grad():
         network.eval()
         device = next(network.parameters(), x).device
         try:
             scores = outputs_of(network, x.to(device), rows_per_batch(batch_size, x.shape[1:]))
         except (RuntimeError, TypeError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(
-                f"inputs of shape {tuple(x.shape[1:])} do not go through the network ({reason})"
-            ) from error
+            raise InputError(f"the network does not accept inputs of shape {tuple(x.shape[1:])} ({reason})") from error
     units = resolve_targets(target, scores).cpu().numpy().astype(np.int64)
     return units, scores.argmax(dim=1).cpu().numpy().astype(np.int64)

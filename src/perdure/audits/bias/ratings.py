@@ -1,4 +1,4 @@
-"""Do people prefer the explainers with little bias? Ratings from a table, beside the bias (the bias paper's Figure 9)."""
+"""Human ratings of explainers compared with their attribution bias (the bias paper's Figure 9)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from perdure.audits.bias.results import BiasResult
 from perdure.base.errors import InputError, suggest
-from perdure.base.files import number_in, read_rows
+from perdure.base.files import parse_number, read_rows
 from perdure.metrics import (
     Interval,
     KendallCorrelation,
@@ -22,13 +22,13 @@ from perdure.metrics import (
 )
 
 COLUMNS = ("explainer", "rater", "rating")
-FORMAT = "a CSV file with the columns explainer, rater, rating and, if several pictures were rated, image"
-LOWEST_EXPLAINERS = 3
+FORMAT = "a CSV file with the columns explainer, rater, rating and, if several images were rated, image"
+MIN_EXPLAINERS = 3
 
 
 @dataclass(frozen=True)
 class Ratings:
-    """``by_rater[explainer][rater]``: the rater's mean over images; ``images`` is 1 where none is named."""
+    """``by_rater[explainer][rater]`` is the rater's mean over images; ``images`` is 1 if no image is named."""
 
     by_rater: dict[str, dict[str, float]]
     images: int
@@ -40,9 +40,9 @@ class Ratings:
 
 @dataclass(frozen=True)
 class HumanAgreement:
-    """Ratings against bias over explainers: both correlations are negative when people prefer little bias.
+    """The correlation of ratings and bias over explainers; negative if people prefer explainers with little bias.
 
-    ``linear`` is Pearson's with Fisher's interval, ``order`` Kendall's tau of the two orders.
+    ``linear`` is Pearson's correlation with Fisher's interval, ``order`` Kendall's tau.
     """
 
     explainers: tuple[str, ...]
@@ -55,26 +55,28 @@ class HumanAgreement:
 
     @property
     def reading(self) -> str:
-        """The correlations in words, and no more than their interval carries."""
+        """The correlations in one sentence."""
         linear = self.linear
         if math.isnan(linear.r):
-            return "There is no correlation: all explainers have the same mean rating or the same bias."
+            return "The correlation is undefined: all explainers have the same mean rating or the same bias."
         known = not math.isnan(linear.low)
-        interval_of = f" [{linear.low:+.2f}, {linear.high:+.2f}]" if known else " (too few explainers for an interval)"
+        interval_text = (
+            f" [{linear.low:+.2f}, {linear.high:+.2f}]" if known else " (too few explainers for an interval)"
+        )
         if known and linear.high < 0:
-            words = "people prefer the explainers with little bias"
+            conclusion = "people prefer explainers with little bias"
         elif known and linear.low > 0:
-            words = "people prefer the explainers with much bias"
+            conclusion = "people prefer explainers with much bias"
         else:
-            words = "whether people prefer little bias cannot be told from so few explainers"
+            conclusion = "not significantly different from zero with this number of explainers"
         return (
-            f"Correlation of mean rating and bias over {linear.n} explainers: {linear.r:+.2f}{interval_of}; Kendall's tau of "
-            f"the orders {self.order.tau:+.2f} (p {self.order.p:.2f}): {words}."
+            f"Correlation of mean rating and bias over {linear.n} explainers: {linear.r:+.2f}{interval_text}; Kendall's tau "
+            f"{self.order.tau:+.2f} (p = {self.order.p:.2f}): {conclusion}."
         )
 
 
 def read_ratings(path: str | Path) -> Ratings:
-    """Read ratings of explainers: columns explainer, rater and rating (any scale), and image where several were rated."""
+    """Read a CSV file of ratings: columns explainer, rater and rating (any scale), and image if several were rated."""
     file = Path(path)
     rows = read_rows(file)
     header = [cell.lower() for cell in rows[0]]
@@ -83,47 +85,48 @@ def read_ratings(path: str | Path) -> Ratings:
             raise InputError(f"{file}: no column {column!r} in its first row ({', '.join(rows[0])}); expected {FORMAT}")
     if len(rows) < 2:
         raise InputError(f"{file}: no ratings below the first row; expected {FORMAT}")
-    place = {name: header.index(name) for name in header}
+    columns = {name: header.index(name) for name in header}
     seen: dict[tuple[str, str, str], float] = {}
     for number, row in enumerate(rows[1:], start=2):
-        image = row[place["image"]] if "image" in place else ""
-        key = (row[place["explainer"]], row[place["rater"]], image)
+        image = row[columns["image"]] if "image" in columns else ""
+        key = (row[columns["explainer"]], row[columns["rater"]], image)
         if not key[0] or not key[1]:
-            raise InputError(f"{file}: row {number}: explainer and rater must both be named")
+            raise InputError(f"{file}: row {number}: explainer and rater must not be empty")
         if key in seen:
-            about = f" of image {image}" if image else ""
-            raise InputError(f"{file}: row {number}: rater {key[1]!r} rates {key[0]!r}{about} a second time")
-        value = number_in(file, number, "rating", row[place["rating"]])
+            which = f" of image {image}" if image else ""
+            raise InputError(f"{file}: row {number}: rater {key[1]!r} rates {key[0]!r}{which} twice")
+        value = parse_number(file, number, "rating", row[columns["rating"]])
         if not math.isfinite(value):
-            raise InputError(f"{file}: row {number}, column 'rating': expected a finite number, found {value}")
+            raise InputError(f"{file}: row {number}, column 'rating': expected a finite number, got {value}")
         seen[key] = value
-    given: dict[str, dict[str, list[float]]] = {}
+    ratings: dict[str, dict[str, list[float]]] = {}
     for (explainer, rater, _), value in seen.items():
-        given.setdefault(explainer, {}).setdefault(rater, []).append(value)
+        ratings.setdefault(explainer, {}).setdefault(rater, []).append(value)
     means = {
-        explainer: {rater: float(np.mean(own)) for rater, own in raters.items()} for explainer, raters in given.items()
+        explainer: {rater: float(np.mean(values)) for rater, values in raters.items()}
+        for explainer, raters in ratings.items()
     }
     return Ratings(means, len({image for _, _, image in seen}))
 
 
 def compare_with_ratings(bias: BiasResult, ratings: Ratings) -> HumanAgreement:
-    """Return how the mean ratings go with the bias over all shares and sides, for the explainers that have both.
+    """Correlate mean ratings with the bias over all shares and sides, for the explainers that have both.
 
-    An explainer that was judged at a layer (Grad-CAM) is left out: its players are others, and so is its scale.
+    An explainer measured at a layer (Grad-CAM) is left out, because its players and therefore its scale differ.
     """
     measured = {entry.method: entry for entry in bias.explainers}
     for name in ratings.by_rater:
         if name not in measured:
             raise InputError(f"ratings: explainer {name!r} has no measured bias, {suggest(name, list(measured))}")
     names = tuple(name for name in ratings.by_rater if measured[name].layer is None)
-    if len(names) < LOWEST_EXPLAINERS:
+    if len(names) < MIN_EXPLAINERS:
         raise InputError(
             f"ratings: {len(names)} explainers have both a rating and a bias at the input; a correlation needs at least "
-            f"{LOWEST_EXPLAINERS}"
+            f"{MIN_EXPLAINERS}"
         )
     rated = tuple(ratings.mean(name) for name in names)
     known = tuple(measured[name].overall for name in names)
-    pairs = [one.mean for one in rated], [one.mean for one in known]
+    pairs = [value.mean for value in rated], [value.mean for value in known]
     return HumanAgreement(
         explainers=names,
         ratings=rated,

@@ -1,10 +1,8 @@
-"""Which explainer can be believed on a record's network, or on a user's? Samples, network and background, and what is kept."""
+"""Attribution bias on the network of a record, or on a user's own network."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,174 +12,171 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.audits.bias.measure import METHODS, Progress, measure_bias
-from perdure.audits.bias.results import FILE, SCHEMA, BiasResult, Verdict
-from perdure.audits.bias.shapley_store import KeptShapley
-from perdure.audits.controls import CONTROLS
-from perdure.audits.retraining.maps import checked_methods
+from perdure.audits.bias.measure import BiasSettings, Progress, measure_bias
+from perdure.audits.bias.results import FILE, BiasResult
+from perdure.audits.bias.shapley_cache import CachedShapley
+from perdure.audits.controls import requested_methods
 from perdure.base.errors import InputError
-from perdure.base.files import alone, read_json
-from perdure.record import Record
-from perdure.runs.data import BenchmarkData, Data, OwnData, balanced_order
-from perdure.runs.loaded_run import filled, rebuilt_benchmark, rebuilt_network
+from perdure.base.locks import lock_folder
+from perdure.explain import Players
+from perdure.runs.cache import Cache, digest
+from perdure.runs.data import RunData, UserData, balanced_order
+from perdure.runs.loaded_run import load_run
+from perdure.runs.networks import NetworkMaker, load_weights, read_weights
 
-SHAPLEY = Path("trust") / "shapley"
-"""Where Shapley values are kept in a record, to be used again."""
-COMPARISONS = Path("trust") / "comparisons"
-"""Where every comparison is kept; the one asked for last is what the record shows, and what chooses its explainer."""
+KIND = "bias"
+EXAMPLES = 50
+BACKGROUND = 100
+Target = Literal["label", "predicted"]
 
 
 def record_bias(
     record: str | Path,
     *,
     step: int | None = None,
-    samples: int = 50,
-    target: Literal["label", "predicted"] = "label",
-    background: int = 100,
-    methods: str | Sequence[str] = METHODS,
-    network: Callable[[], nn.Module] | None = None,
+    examples: int = EXAMPLES,
+    target: Target = "label",
+    background: int = BACKGROUND,
+    settings: BiasSettings | None = None,
+    network: NetworkMaker | None = None,
     data: Any = None,
     data_dir: Path | None = None,
     device: str = "cpu",
-    seed: int = 0,
     progress: Progress | None = None,
-    **options: Any,
 ) -> BiasResult:
-    """Return the attribution bias of explainers on a record's network, and keep it in the record.
+    """Compute the attribution bias of explainers on a record's network, and store it in the record.
 
-    The checkpoint after ``step`` (0-based; by default the last) is asked about ``samples`` test samples of the tasks it has
-    learned, balanced over tasks and classes. ``network`` (a function that makes it) and ``data`` ((inputs, labels) of each
-    task) are needed where the record does not name its own. Other options are those of `measure_bias`. Called again with the
-    same settings it returns what it has kept; with others the Shapley values that fit are used again.
+    The checkpoint after ``step`` (0-based; by default the last) is explained on ``examples`` test examples of the tasks it has
+    learned, balanced over tasks and classes. ``network`` (a function that returns it) and ``data`` ((inputs, labels) of each
+    task) are needed if the record does not name its own. A repeated call with the same settings returns the stored result;
+    with other settings, matching Shapley values are reused.
     """
-    opened = Record.open(record)
-    place = _step(opened, step)
-    own = None if data is None else OwnData.checked(data, None)
-    benchmark = None if own is not None and network is not None else rebuilt_benchmark(opened, data_dir)
-    if own is None and benchmark is None:
-        raise InputError(f"{record}: give data=, the tasks' test data")
-    source: Data = own if own is not None else BenchmarkData(benchmark, device)  # type: ignore[arg-type]
-    if network is not None:
-        what = f"{record}: the checkpoint after step {place + 1}"
-        model = filled(network(), opened.checkpoint(place), what).to(device)
-    elif benchmark is not None:
-        model = rebuilt_network(opened, benchmark, place).to(device)
-    else:
-        raise InputError(f"{record}: give network=, a function that makes its network")
-    seen = sorted(set(opened.manifest.curriculum[: place + 1])) or [0]
-    if opened.manifest.trains_all:
-        seen = list(range(len(source.classes)))
-    asked = _Asked.of(source, seen, samples, background, seed, device)
-    about = {
-        "step": place + 1,
-        "checkpoint": opened.manifest.checkpoints[place].sha256,
-        "data": source.fingerprint,
-        "asked": sorted(checked_methods(methods)),
-        "samples": len(asked.x),
+    run = load_run(record, network, data, None, data_dir, device)
+    chosen = settings or BiasSettings()
+    index = run.checked_step(step)
+    selected = ExampleSelection.of(run.data, run.seen_tasks(index), examples, background, chosen.seed, device)
+    key = {
+        "step": index + 1,
+        "checkpoint": run.checkpoints[index],
+        "data": run.data.fingerprint,
+        "methods": sorted(requested_methods(chosen.methods)),
+        "examples": len(selected.x),
+        "background": len(selected.background),
         "target": target,
-        "permutations": options.get("permutations"),
-        "options": {name: str(value) for name, value in sorted(options.items())},
-        "seed": seed,
+        "settings": _settings_key(chosen),
     }
-    file, own_file = opened.path / FILE, opened.path / COMPARISONS / f"{_digest(about)}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with alone(file.parent):
-        if own_file.exists() and (kept := read_json(own_file)).get("schema") == SCHEMA:
-            found = BiasResult.from_json(kept)
-            found.save(file)
-            return found
-        words = f"{opened.manifest.learner} after step {place + 1} of {opened.measurements.benchmark}"
-        found = measure_bias(
-            model,
-            asked.x,
-            asked.y if target == "label" else "predicted",
-            background=asked.background,
-            methods=methods,
-            seed=seed,
-            subject=words,
-            tables=KeptShapley(opened.path / SHAPLEY),
-            progress=progress,
-            **options,
-        )
-        found = replace(found, settings={**found.settings, "about": about})
-        for place_of_it in (own_file, file):
-            found.save(place_of_it)
-    return found
+    entry = run.cache.entry(KIND, key)
+    stored, shown = entry.file(FILE.name), run.path / FILE
+    with lock_folder(entry.folder):
+        if stored.exists():
+            result = BiasResult.load(stored)
+        else:
+            measured = measure_bias(
+                run.network(index),
+                selected.x,
+                selected.y if target == "label" else "predicted",
+                background=selected.background,
+                settings=chosen,
+                subject=f"{run.learner} after step {index + 1} of {run.benchmark}",
+                shapley_table=CachedShapley(run.cache),
+                progress=progress,
+            )
+            result = replace(measured, settings={**measured.settings, "key": key})
+            result.save(stored)
+        result.save(shown)
+    return result
+
+
+def network_bias(
+    network: nn.Module,
+    data: Sequence[Any],
+    *,
+    examples: int = EXAMPLES,
+    target: Target = "label",
+    background: int = BACKGROUND,
+    settings: BiasSettings | None = None,
+    subject: str = "",
+    device: str = "cpu",
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> BiasResult:
+    """Compute the attribution bias of explainers on a user's trained network.
+
+    ``data`` is (inputs, labels) or (inputs, labels, background), inputs as the network takes them.
+    """
+    chosen = settings or BiasSettings()
+    user_data = UserData.checked([tuple(data[:2])], None if len(data) == 2 else [data[2]])
+    rows = np.sort(balanced_order(user_data.labels(0), chosen.seed)[:examples])
+    arguments = {} if cache is None else {"shapley_table": CachedShapley(Cache(cache))}
+    return measure_bias(
+        network.to(device).eval(),
+        user_data.inputs(0, rows).to(device),
+        user_data.labels(0)[rows] if target == "label" else target,
+        background=user_data.background(0, background, chosen.seed).to(device),
+        settings=chosen,
+        subject=subject,
+        progress=progress,
+        **arguments,
+    )
+
+
+def built_network(make: Any, data: Sequence[Any], outputs: int | None, weights: Path | None, name: str) -> nn.Module:
+    """Call a user's function (input shape, outputs) -> network and load its weights from a file, if there is one."""
+    shape = tuple(np.shape(data[0])[1:])
+    count = outputs or int(np.max(np.asarray(data[1]))) + 1
+    network = make(shape, count)
+    if not isinstance(network, nn.Module):
+        raise InputError(f"--network {name}: expected a torch.nn.Module, got a {type(network).__name__}")
+    if weights is None:
+        return network
+    source = "--outputs" if outputs else "the largest label + 1; pass --outputs if there are more"
+    return load_weights(
+        network, read_weights(weights), f"{weights}: the checkpoint, for a network of {count} outputs ({source}),"
+    )
+
+
+def _settings_key(settings: BiasSettings) -> dict[str, Any]:
+    """Return settings as JSON values that differ whenever the settings do."""
+    values = {
+        name: value
+        for name, value in vars(settings).items()
+        if name not in ("methods", "options", "players", "baseline")
+    }
+    players, baseline = settings.players, settings.baseline
+    return {
+        **values,
+        "options": {name: {key: str(value) for key, value in own.items()} for name, own in settings.options.items()},
+        "players": digest(players.labels) if isinstance(players, Players) else players,
+        "baseline": digest(baseline) if isinstance(baseline, np.ndarray | Tensor) else baseline,
+    }
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """Samples of several tasks with their labels, and training samples of the same tasks."""
+class ExampleSelection:
+    """Test examples of several tasks with their labels, and background examples of the same tasks."""
 
     x: Tensor
     y: NDArray[np.int64]
     background: Tensor
 
     @classmethod
-    def of(cls, data: Data, tasks: Sequence[int], samples: int, background: int, seed: int, device: str) -> _Asked:
-        """Draw from each task as evenly as the numbers allow."""
-        if samples < 1:
-            raise InputError(f"samples: expected at least 1, got {samples}")
+    def of(
+        cls, data: RunData, tasks: Sequence[int], examples: int, background: int, seed: int, device: str
+    ) -> ExampleSelection:
+        """Select from each task as evenly as the numbers allow."""
+        if examples < 1:
+            raise InputError(f"examples: expected at least 1, got {examples}")
         xs, ys, backgrounds = [], [], []
-        for count, others, task in zip(
-            _even(samples, len(tasks)), _even(max(background, len(tasks)), len(tasks)), tasks, strict=True
-        ):
+        counts = _even_parts(examples, len(tasks))
+        background_counts = _even_parts(max(background, len(tasks)), len(tasks))
+        for count, background_count, task in zip(counts, background_counts, tasks, strict=True):
             rows = np.sort(balanced_order(data.labels(task), seed, task)[:count])
             if len(rows):
                 xs.append(data.inputs(task, rows).to(device))
                 ys.append(data.labels(task)[rows])
-            backgrounds.append(data.background(task, others, seed).to(device))
+            backgrounds.append(data.background(task, background_count, seed).to(device))
         return cls(torch.cat(xs), np.concatenate(ys), torch.cat(backgrounds))
 
 
-def _even(total: int, parts: int) -> list[int]:
-    return [total // parts + (place < total % parts) for place in range(parts)]
-
-
-def _step(record: Record, step: int | None) -> int:
-    kept = record.manifest.checkpoints
-    if not kept:
-        raise InputError(f"{record.path}: no checkpoint was kept, so there is no network to ask about")
-    if step is not None and step not in kept:
-        raise InputError(f"{record.path}: no checkpoint was kept after step {step + 1}; there are {_counted(kept)}")
-    return max(kept) if step is None else step
-
-
-def _digest(about: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _counted(steps: Any) -> str:
-    return ", ".join(str(step + 1) for step in sorted(steps))
-
-
-def chosen_explainer(record: str | Path) -> Verdict:
-    """Return the verdict that was kept in a record: the explainer to use, and the evidence for it.
-
-    Refused when it is not less biased than both controls by more than chance: then it has shown nothing.
-    """
-    file = Path(record) / FILE
-    if not file.exists():
-        raise InputError(
-            f"{record}: its explainers have not been compared yet; run `perdure trust {record}` first, or name one (--method)"
-        )
-    verdict = BiasResult.load(file).verdict
-    if verdict is None:
-        raise InputError(f"{file}: no explainer could be ranked on this network, so none can be chosen")
-    if nothing := [name for name in verdict.tied if name in CONTROLS]:
-        raise InputError(
-            f"{file}: {verdict.least} has the lowest bias but cannot be told from {' and '.join(nothing)}, the control; "
-            "compare on more samples, or name an explainer (--method)"
-        )
-    return verdict
-
-
-def one_explainer(records: Sequence[str | Path]) -> str:
-    """Return the explainer that all records choose: stability is compared under one."""
-    chosen = {str(record): chosen_explainer(record).least for record in records}
-    if len(set(chosen.values())) > 1:
-        said = "; ".join(f"{record}: {name}" for record, name in chosen.items())
-        raise InputError(
-            f"the records choose different explainers ({said}), and stability compares under one only; name it (--method)"
-        )
-    return next(iter(chosen.values()))
+def _even_parts(total: int, parts: int) -> list[int]:
+    return [total // parts + (index < total % parts) for index in range(parts)]

@@ -1,13 +1,11 @@
-"""MeGe and ReCo across the checkpoints of a continual learner: each pair of checkpoints instead of each pair of folds.
+"""MeGe and ReCo across the checkpoints of a continual learner: pairs of checkpoints instead of pairs of folds.
 
-A sample of task tau is explained by every checkpoint from the one that learnt the task on, and each two of them are a pair.
-Beside plain retraining this says what task drift adds; SHAPC of the same maps stands beside it.
+An example of task tau is explained by every checkpoint from the one that learned the task on; each two of them form a pair.
+Compared with plain retraining, this shows the effect of task drift. SHAPC of the same maps is reported with it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -16,27 +14,36 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from perdure.audits.controls import CONTROLS
-from perdure.audits.retraining.maps import Explaining, Maps, checked_methods, distances_of
-from perdure.audits.retraining.pairs import FloatArray, IntArray, Pairs, plain_to_json, scores_to_json, summarised
+from perdure.audits.controls import CONTROLS, requested_methods
+from perdure.audits.retraining.maps import Maps, MapSettings, all_distances
+from perdure.audits.retraining.pairs import (
+    FloatArray,
+    IntArray,
+    Pairs,
+    corrected_scores,
+    plain_to_json,
+    scores_to_json,
+)
 from perdure.audits.retraining.retrain import Progress
 from perdure.audits.retraining.summaries import CheckpointSummary, StepPair
-from perdure.audits.shapc.pair_values import predictions
 from perdure.base.errors import InputError
-from perdure.base.files import alone, remove_litter
-from perdure.base.json_values import number_of
+from perdure.base.files import remove_temp_files
+from perdure.base.locks import lock_folder
+from perdure.base.serialization import float_to_json
 from perdure.metrics import PairScores, RetrainingScores, shapc
-from perdure.record.tensors import load_tensors, save_tensors
+from perdure.runs.cache import Cache, CacheEntry
 from perdure.runs.data import Rows, balanced_order
-from perdure.runs.loaded_run import NetworkMaker, Subject, explained_in_words, subject_of
+from perdure.runs.loaded_run import LoadedRun, describe_score, load_sequence
+from perdure.runs.networks import NetworkMaker, predictions
 
-FOLDER = "retraining"
+KIND = "checkpoint-pairs"
 
 
 @dataclass(frozen=True)
 class CheckpointResult:
-    """The pairs of checkpoints of one run; ``first`` and ``second`` of a pair are steps, ``group`` the sample's task."""
+    """The pairs of checkpoints of one run; ``first`` and ``second`` of a pair are steps, ``group`` is the example's task."""
 
     run: str
     learner: str
@@ -47,7 +54,7 @@ class CheckpointResult:
     explaining: dict[str, Any]
     pairs: dict[str, Pairs]
     shapc: dict[str, FloatArray]
-    """SHAPC of every pair's maps, in the order of the pairs; NaN where a map has no important region."""
+    """SHAPC of each pair's maps, in the order of the pairs; NaN if a map has no important region."""
     refused: dict[str, str]
 
     @property
@@ -57,15 +64,15 @@ class CheckpointResult:
 
     @property
     def distances(self) -> tuple[str, ...]:
-        """The kinds of distance that were measured."""
+        """The distances that were measured."""
         return tuple(self.pairs[self.methods[0]].distances)
 
     def scores(self, method: str, distance: str = "l2") -> RetrainingScores:
-        """Return MeGe and ReCo over all pairs of checkpoints, with intervals over samples and the p-value."""
+        """Return MeGe and ReCo over all pairs of checkpoints, with intervals over examples and a p-value."""
         return self.pairs[method].scores(distance, int(self.explaining["seed"]))
 
     def steps(self) -> list[tuple[int, int]]:
-        """Return the pairs of steps that were compared, in order."""
+        """Return the compared pairs of steps, sorted."""
         pairs = self.pairs[self.methods[0]]
         return sorted(set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)))
 
@@ -74,7 +81,7 @@ class CheckpointResult:
         return self.pairs[method].scores_where(distance, self._where(method, first, second))
 
     def shapc_between(self, method: str, first: int, second: int) -> float:
-        """Return the mean SHAPC of one pair of checkpoints, NaN when every sample is degenerate."""
+        """Return the mean SHAPC of one pair of checkpoints, NaN if every example is degenerate."""
         return _mean(self.shapc[method][self._where(method, first, second)])
 
     def mean_shapc(self, method: str) -> float:
@@ -86,28 +93,29 @@ class CheckpointResult:
         return (pairs.first == first) & (pairs.second == second)
 
     def summary(self) -> CheckpointSummary:
-        """Return the scores without the pairs behind them, to be kept and shown."""
+        """Return the scores without the pairs, for records and reports."""
         return CheckpointSummary(
             per_task=self.per_task,
             explaining=self.explaining,
-            scores=summarised(self.pairs, self.scores),
+            scores=corrected_scores(self.pairs, self.scores),
             shapc={method: self.mean_shapc(method) for method in self.methods},
             pairs={
-                method: {kind: tuple(self._steps(method, kind)) for kind in self.distances} for method in self.methods
+                method: {kind: tuple(self._step_pairs(method, kind)) for kind in self.distances}
+                for method in self.methods
             },
             refused=self.refused,
         )
 
-    def _steps(self, method: str, kind: str) -> Iterator[StepPair]:
+    def _step_pairs(self, method: str, kind: str) -> Iterator[StepPair]:
         for first, second in self.steps():
-            one = self.between(method, kind, first, second)
-            shapc_of_pair = self.shapc_between(method, first, second)
-            mege, rate = float(one.mege), float(one.reco_rate)
-            yield StepPair(first, second, mege, rate, shapc_of_pair, one.same, one.different)
+            scores = self.between(method, kind, first, second)
+            mege, rate = float(scores.mege), float(scores.reco_rate)
+            mean_shapc = self.shapc_between(method, first, second)
+            yield StepPair(first, second, mege, rate, mean_shapc, scores.same, scores.different)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain values; steps and tasks are counted from 1."""
-        about = {
+        """Return plain values for JSON; steps are 1-based."""
+        header = {
             "run": self.run,
             "learner": self.learner,
             "benchmark": self.benchmark,
@@ -117,25 +125,25 @@ class CheckpointResult:
             "controls": list(CONTROLS),
             "refused": self.refused,
         }
-        return about | {"methods": {method: self._method(method) for method in self.methods}}
+        return header | {"methods": {method: self._method_to_json(method) for method in self.methods}}
 
-    def _method(self, method: str) -> dict[str, Any]:
-        told: dict[str, Any] = {"shapc": number_of(self.mean_shapc(method)), "distances": {}}
+    def _method_to_json(self, method: str) -> dict[str, Any]:
+        value: dict[str, Any] = {"shapc": float_to_json(self.mean_shapc(method)), "distances": {}}
         for kind in self.distances:
-            told["distances"][kind] = {
+            value["distances"][kind] = {
                 "scores": scores_to_json(self.scores(method, kind)),
                 "set_aside": self.pairs[method].degenerate(kind),
                 "checkpoints": [
                     {
                         "first": first + 1,
                         "second": second + 1,
-                        "shapc": number_of(self.shapc_between(method, first, second)),
+                        "shapc": float_to_json(self.shapc_between(method, first, second)),
                         **plain_to_json(self.between(method, kind, first, second)),
                     }
                     for first, second in self.steps()
                 ],
             }
-        return told
+        return value
 
 
 def _mean(values: FloatArray) -> float:
@@ -150,116 +158,117 @@ def across_checkpoints(
     data: Any = None,
     background_data: Any = None,
     methods: str | Sequence[str] = "expected_gradients",
-    per_task: int = 20,
-    explaining: Explaining | None = None,
+    examples: int = 20,
+    settings: MapSettings | None = None,
     data_dir: Path | None = None,
     device: str = "cpu",
     out: str | Path | None = None,
     progress: Progress | None = None,
 ) -> CheckpointResult:
-    """Return MeGe and ReCo over each pair of a run's checkpoints that have learnt a sample's task, with SHAPC beside them.
+    """Compute MeGe and ReCo over all pairs of a run's checkpoints that have learned an example's task, and SHAPC.
 
-    ``record``, ``network``, ``data`` and ``background_data`` are those of `perdure.audits.shapc`. What is done is kept in
-    ``out``, by default ``retraining/`` in the record.
+    ``record``, ``network``, ``data`` and ``background_data`` are those of `perdure.audits.audit_shapc`. ``examples`` is the
+    number of test examples per task. Results are stored in ``out`` (by default the run's cache) and reused.
     """
-    subject = subject_of(record, network, data, background_data, data_dir, device)
-    asked = checked_methods(methods)
-    if per_task < 1:
-        raise InputError(f"per_task: expected at least 1, got {per_task}")
-    chosen = explaining or Explaining()
-    folder = (Path(out) if out is not None else subject.path / FOLDER) / f"{per_task}-{_key(subject)}"
-    folder.mkdir(parents=True, exist_ok=True)
-    taus = subject.first_visits()
+    run = load_sequence(record, network, data, background_data, data_dir, device)
+    requested = requested_methods(methods)
+    if examples < 1:
+        raise InputError(f"examples: expected at least 1 per task, got {examples}")
+    chosen = settings or MapSettings()
+    cache = run.cache if out is None else Cache(Path(out))
+    first_visits = run.first_visits()
     pairs: dict[str, Pairs] = {}
     scores: dict[str, FloatArray] = {}
     refused: dict[str, str] = {}
-    whose = "the true class" if chosen.target == "label" else "the class decided for right after the sample's task"
-    done, total = 0, len(taus) * (len(asked) + len(CONTROLS))
-    with alone(folder):
-        remove_litter(folder)
-        for method in (*asked, *CONTROLS):
-            parts = []
-            for tau in taus:
-                done += 1
-                try:
-                    if method not in refused:
-                        parts.append(_unit(subject, tau, method, chosen, per_task, folder))
-                except InputError as error:
-                    if len(asked) == 1:
-                        raise
-                    refused[method] = str(error)
-                if progress is not None:
-                    progress(f"{method}, task {subject.curriculum[tau] + 1}", done, total)
-            if method not in refused:
-                pairs[method] = Pairs.joined([part for part, _ in parts])
-                scores[method] = np.concatenate([own for _, own in parts])
+    done, total = 0, len(first_visits) * (len(requested) + len(CONTROLS))
+    for method in (*requested, *CONTROLS):
+        key = {
+            "examples": examples,
+            "checkpoints": run.digests,
+            "data": run.data.fingerprint,
+            **chosen.key(method),
+        }
+        parts = []
+        for tau in first_visits:
+            done += 1
+            try:
+                if method not in refused:
+                    parts.append(_stored_pairs(run, tau, method, chosen, examples, cache.entry(KIND, key)))
+            except InputError as error:
+                if len(requested) == 1:
+                    raise
+                refused[method] = str(error)
+            if progress is not None:
+                progress(f"{method}, task {run.curriculum[tau] + 1}", done, total)
+        if method not in refused:
+            pairs[method] = Pairs.joined([table for table, _ in parts])
+            scores[method] = np.concatenate([values for _, values in parts])
+    target = "the true class" if chosen.target == "label" else "the class predicted right after the example's task"
     return CheckpointResult(
-        run=str(subject.path),
-        learner=subject.learner,
-        benchmark=subject.benchmark,
-        seed=subject.seed,
-        curriculum=subject.curriculum,
-        per_task=per_task,
-        explaining={**asdict(chosen), "explained": explained_in_words(whose, "logits", subject.decides_by)},
+        run=str(run.path),
+        learner=run.learner,
+        benchmark=run.benchmark,
+        seed=run.seed,
+        curriculum=run.curriculum,
+        per_task=examples,
+        explaining={**asdict(chosen), "explained": describe_score(target, "logits", run.decides_by)},
         pairs=pairs,
         shapc=scores,
         refused=refused,
     )
 
 
-def _key(subject: Subject) -> str:
-    said = json.dumps([list(subject.files), subject.data.fingerprint])
-    return hashlib.sha256(said.encode()).hexdigest()[:8]
-
-
-def _unit(
-    subject: Subject, tau: int, method: str, explaining: Explaining, per_task: int, folder: Path
+def _stored_pairs(
+    run: LoadedRun, tau: int, method: str, settings: MapSettings, examples: int, entry: CacheEntry
 ) -> tuple[Pairs, FloatArray]:
-    """Return the pairs of one task's samples and their SHAPC, from the folder if they are there."""
-    file = folder / explaining.key(method) / f"step-{tau + 1:02d}.safetensors"
-    if not file.exists():
-        pairs, scores = _explained(subject, tau, method, explaining, per_task)
-        save_tensors(file, {**pairs.tensors(), "shapc": torch.from_numpy(scores)})
-    kept = load_tensors(file)
-    return Pairs.from_tensors(kept), kept["shapc"].numpy()
+    """Return the pairs of one task's examples and their SHAPC, from the cache if they are there."""
+
+    def compute() -> dict[str, Tensor]:
+        pairs, scores = _checkpoint_pairs(run, tau, method, settings, examples)
+        return {**pairs.tensors(), "shapc": torch.from_numpy(scores)}
+
+    with lock_folder(entry.folder):
+        remove_temp_files(entry.folder)
+        tensors = entry.tensors(f"step-{tau + 1:02d}", compute)
+    return Pairs.from_tensors(tensors), tensors["shapc"].numpy()
 
 
-def _explained(
-    subject: Subject, tau: int, method: str, explaining: Explaining, per_task: int
+def _checkpoint_pairs(
+    run: LoadedRun, tau: int, method: str, settings: MapSettings, examples: int
 ) -> tuple[Pairs, FloatArray]:
-    task, steps = subject.curriculum[tau], range(tau, len(subject.curriculum))
-    labels = subject.data.labels(task)
-    rows: Rows = balanced_order(labels, explaining.seed, task)[:per_task]
+    task, steps = run.curriculum[tau], range(tau, len(run.curriculum))
+    labels = run.data.labels(task)
+    rows: Rows = balanced_order(labels, settings.seed, task)[:examples]
     maps: dict[int, Maps] = {}
-    decided: dict[int, IntArray] = {}
+    predicted: dict[int, IntArray] = {}
     for step in steps:
-        network = subject.load(step)
+        network = run.network(step)
         device = next(network.parameters()).device
-        x = subject.data.inputs(task, rows).to(device)
-        rule = network if subject.decides_by == "logits" else subject.load_decision(step)
-        decided[step] = predictions(rule, x, subject.candidates(step, task))
-        target = labels[rows] if explaining.target == "label" else decided[tau]
-        background = subject.data.background(task, explaining.background, explaining.seed).to(device)
-        maps[step] = explaining.maps(method, network, step, x, target, background, rows)
+        x = run.data.inputs(task, rows).to(device)
+        rule = network if run.decides_by == "logits" else run.decision_network(step)
+        predicted[step] = predictions(rule, x, run.candidates(step, task))
+        target = labels[rows] if settings.target == "label" else predicted[tau]
+        background = run.data.background(task, settings.background, settings.seed).to(device)
+        maps[step] = settings.maps(method, network, step, x, target, background, rows)
     parts, scores = [], []
     for first, second in combinations(steps, 2):
         parts.append(
             Pairs(
-                # A sample's number is its task's too: those of several tasks must not be taken for one.
-                sample=np.asarray(rows, dtype=np.int64) + (task << 32),
+                # The task is part of an example's number, because examples of different tasks must not be confused.
+                example=np.asarray(rows, dtype=np.int64) + (task << 32),
                 group=np.full(len(rows), task),
                 first=np.full(len(rows), first),
                 second=np.full(len(rows), second),
                 label=labels[rows],
-                first_predicted=decided[first],
-                second_predicted=decided[second],
-                distances=distances_of(maps[first], maps[second]),
+                first_predicted=predicted[first],
+                second_predicted=predicted[second],
+                distances=all_distances(maps[first], maps[second]),
             )
         )
-        scores.append(shapc(_planes(maps[first]), _planes(maps[second])))
+        scores.append(shapc(_as_images(maps[first]), _as_images(maps[second])))
     return Pairs.joined(parts), np.concatenate(scores)
 
 
-def _planes(maps: Maps) -> Maps:
-    """Return signals, (n, channels, length), as images of one row."""
+def _as_images(maps: Maps) -> Maps:
+    """Return maps of signals, (n, channels, length), as images of one row."""
     return maps[:, :, None, :] if maps.ndim == 3 else maps

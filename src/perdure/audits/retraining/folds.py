@@ -1,9 +1,7 @@
-"""Networks trained on the same data but for one fold each, in parallel processes; finished folds are kept as records."""
+"""Networks trained on all folds but one, in parallel processes; finished folds are stored as records."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import pickle
 from collections.abc import Callable
@@ -24,59 +22,57 @@ from perdure.base.errors import InputError
 from perdure.learners import Run, Training
 from perdure.learners.data import Preparation
 from perdure.record import Record
-from perdure.runs.data import Rows, balanced_order
-from perdure.runs.loaded_run import filled
+from perdure.runs.data import Rows, as_array, balanced_order
+from perdure.runs.networks import load_weights
 from perdure.tasks import Benchmark, Examples, Task
 
 NetworkMaker = Callable[[tuple[int, ...], int], nn.Module]
-Told = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 
-def joined(data: Any, data_dir: Path | None = None, per_class: int | None = None) -> Benchmark:
-    """Return data as a benchmark of a single task, whose training examples are those to be divided into folds.
+def single_task(data: Any, data_dir: Path | None = None, per_class: int | None = None) -> Benchmark:
+    """Return data as a benchmark with one task, whose training examples are divided into folds.
 
-    ``data``: a benchmark or its name or path (the training examples of all its tasks), or a pair (inputs, labels) with inputs
-    as the network takes them and labels as output units from 0.
+    ``data``: a benchmark, its name or path (the training examples of all its tasks are joined), or a pair (inputs, labels) with
+    inputs as the network takes them and labels as output units from 0.
     """
     if isinstance(data, Benchmark):
-        return _one_task(data)
+        return _joined_tasks(data)
     if isinstance(data, str | os.PathLike):
-        return _one_task(tasks.load(data, data_dir=data_dir, per_class=per_class))
-    return _of_arrays(data)
+        return _joined_tasks(tasks.load(data, data_dir=data_dir, per_class=per_class))
+    return _from_arrays(data)
 
 
-def _one_task(benchmark: Benchmark) -> Benchmark:
+def _joined_tasks(benchmark: Benchmark) -> Benchmark:
     parts = [task.train for task in benchmark.tasks]
-    whole = Examples(np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts]))
-    task = Task("all", tuple(range(benchmark.outputs)), train=whole, test=whole)
+    examples = Examples(np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts]))
+    task = Task("all", tuple(range(benchmark.outputs)), train=examples, test=examples)
     return replace(benchmark, tasks=(task,), scenario="class", curriculum=(0,), provenance={})
 
 
-def _of_arrays(data: Any) -> Benchmark:
+def _from_arrays(data: Any) -> Benchmark:
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise InputError(
             f"data: expected a benchmark, its name, or a pair (inputs, labels), got a {type(data).__name__}"
         )
-    x, y = (np.asarray(one.detach().cpu().numpy() if hasattr(one, "detach") else one) for one in data)
+    x, y = (as_array(values) for values in data)
     if x.ndim < 2 or y.ndim != 1 or len(x) != len(y):
-        raise InputError(
-            f"data: inputs of shape {x.shape} and labels of shape {y.shape}; expected one label for each input"
-        )
+        raise InputError(f"data: inputs of shape {x.shape} and labels of shape {y.shape}; expected one label per input")
     if y.dtype.kind not in "iu" or y.min() < 0:
-        raise InputError("data: the labels must be output units, whole numbers from 0")
-    whole = Examples(x.astype(np.float32), y.astype(np.int64))
-    # Images are divided by 255 before they are normalised: this standard deviation takes it back.
+        raise InputError("data: the labels must be output units, integers from 0")
+    examples = Examples(x.astype(np.float32), y.astype(np.int64))
+    # Images are divided by 255 before normalization; this standard deviation reverses it.
     std = 1 / 255 if x.ndim == 4 else 1.0
     outputs = int(y.max()) + 1
-    task = Task("all", tuple(range(outputs)), train=whole, test=whole)
+    task = Task("all", tuple(range(outputs)), train=examples, test=examples)
     return Benchmark("own", (task,), "class", outputs, (0,), (0.0,), (std,), seed=0)
 
 
 @dataclass(frozen=True)
 class Folds:
-    """How k networks are trained: each on all data but one fold, from a start of its own.
+    """How k networks are trained: each on all folds but one, from its own initialization.
 
-    The folds are of equal size, hold the classes in about equal parts, and depend on the seed and the labels alone.
+    The folds have equal sizes, are stratified by class, and depend only on the seed and the labels.
     """
 
     data: Benchmark
@@ -88,27 +84,29 @@ class Folds:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        fewest = int(np.bincount(self.labels).max())
-        if not 2 <= self.count <= fewest:
-            raise InputError(f"folds: expected 2 to {fewest} (the examples of the largest class), got {self.count}")
+        most = int(np.bincount(self.labels).max())
+        if not 2 <= self.count <= most:
+            raise InputError(
+                f"folds: expected 2 to {most} (the number of examples of the largest class), got {self.count}"
+            )
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """The output unit of every example."""
+        """The output unit of each example."""
         return self.data.tasks[0].train.y
 
     def rows(self, fold: int) -> Rows:
-        """Return the examples of a fold in a seeded order; the classes come in about equal parts."""
+        """Return the examples of a fold in a seeded order, stratified by class."""
         return balanced_order(self.labels, self.seed)[fold :: self.count]
 
     def run(self, fold: int) -> Run:
-        """Return the training of the network that does not see a fold, which is its test data."""
-        whole, held = self.data.tasks[0].train, np.sort(self.rows(fold))
-        kept = np.setdiff1d(np.arange(len(whole)), held)
+        """Return the training run of the network that does not see a fold; the fold is its test set."""
+        examples, held_out = self.data.tasks[0].train, np.sort(self.rows(fold))
+        rows = np.setdiff1d(np.arange(len(examples)), held_out)
         task = replace(
             self.data.tasks[0],
-            train=Examples(whole.x[kept], whole.y[kept]),
-            test=Examples(whole.x[held], whole.y[held]),
+            train=Examples(examples.x[rows], examples.y[rows]),
+            test=Examples(examples.x[held_out], examples.y[held_out]),
         )
         return Run(
             replace(self.data, tasks=(task,)),
@@ -121,9 +119,9 @@ class Folds:
         )
 
     @property
-    def key(self) -> str:
-        """Name what decides the networks: data, folds, network, training, seed."""
-        said = {
+    def key(self) -> dict[str, Any]:
+        """Everything that determines the networks, for the cache."""
+        return {
             "data": self.data.fingerprint(),
             "network": self.run(0).network_name,
             "width": self.width,
@@ -131,16 +129,15 @@ class Folds:
             "folds": self.count,
             "seed": self.seed,
         }
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:8]
 
     def inputs(self, rows: Rows) -> Tensor:
         """Return examples as the network takes them."""
         preparation = Preparation(self.data, torch.device(self.device))
         raw = torch.from_numpy(np.ascontiguousarray(self.data.tasks[0].train.x[rows]))
-        return preparation.normalised(raw.to(self.device))
+        return preparation.normalize(raw.to(self.device))
 
     def background(self, fold: int, size: int) -> Tensor:
-        """Return examples outside a fold to compare with, balanced over classes, the same for every network."""
+        """Return background examples outside a fold, balanced over classes and the same for every network."""
         order = balanced_order(self.labels, self.seed, 1)
         return self.inputs(np.sort(order[~np.isin(order, self.rows(fold))][:size]))
 
@@ -148,32 +145,31 @@ class Folds:
         """Return the trained network that did not see a fold."""
         run = self.run(fold)
         state = Record.open(fold_folder(folder, fold)).checkpoint(0)
-        return filled(run.make_network(run.seed), state, f"{fold_folder(folder, fold)}: the checkpoint")
+        return load_weights(run.make_network(run.seed), state, f"{fold_folder(folder, fold)}: the checkpoint")
 
 
 def fold_folder(folder: Path, fold: int) -> Path:
-    """Return where a fold's record is."""
+    """Return the folder of a fold's record."""
     return folder / f"fold-{fold + 1}"
 
 
-def train_folds(folds: Folds, folder: Path, workers: int | None = None, told: Told | None = None) -> int:
-    """Train what is missing and return how many processes were used.
+def train_folds(folds: Folds, folder: Path, workers: int | None = None, progress: Progress | None = None) -> int:
+    """Train the missing folds and return the number of processes used.
 
-    ``workers`` processes (by default one for each core, at most one for each fold) share the cores: each gets cores // workers
-    threads. A network function that another process cannot be handed (a lambda) is trained here, fold after fold. A fold
-    that was stopped goes on where it was.
+    ``workers`` processes (by default one per core, at most one per fold) share the cores: each gets cores // workers threads. A
+    network function that cannot be pickled (a lambda) is trained in this process. An interrupted fold resumes where it stopped.
     """
     missing = [fold for fold in range(folds.count) if not _finished(fold_folder(folder, fold))]
     cores = os.cpu_count() or 1
-    used = min(workers or cores, len(missing)) if _travels(folds.network) else min(1, len(missing))
+    used = min(workers or cores, len(missing)) if _can_be_pickled(folds.network) else min(1, len(missing))
     done = folds.count - len(missing)
-    tell = told or (lambda _done, _total: None)
-    tell(done, folds.count)
+    report = progress or (lambda _done, _total: None)
+    report(done, folds.count)
     if used <= 1:
         for fold in missing:
             learners.execute(folds.run(fold), fold_folder(folder, fold))
             done += 1
-            tell(done, folds.count)
+            report(done, folds.count)
         return used
     with ProcessPoolExecutor(used, mp_context=get_context("spawn")) as pool:
         jobs = [pool.submit(_train, folds, fold, folder, max(1, cores // used)) for fold in missing]
@@ -181,11 +177,11 @@ def train_folds(folds: Folds, folder: Path, workers: int | None = None, told: To
             for job in as_completed(jobs):
                 job.result()
                 done += 1
-                tell(done, folds.count)
+                report(done, folds.count)
         except BrokenProcessPool:
             raise InputError(
-                f"{folder}: a process that trained a fold ended at once: memory ran out, or the calling script lacks "
-                'if __name__ == "__main__":; workers=1 trains in this process'
+                f"{folder}: a worker process ended unexpectedly: memory ran out, or the calling script lacks "
+                'if __name__ == "__main__":. Pass workers=1 to train in this process'
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
@@ -196,8 +192,8 @@ def _finished(path: Path) -> bool:
     return (path / "record.json").exists() and Record.open(path).complete
 
 
-def _travels(network: str | NetworkMaker) -> bool:
-    """Whether another process can be handed the network's maker."""
+def _can_be_pickled(network: str | NetworkMaker) -> bool:
+    """Return whether the network function can be sent to another process."""
     try:
         pickle.dumps(network)
     except (pickle.PicklingError, AttributeError, TypeError):

@@ -1,11 +1,9 @@
-"""How samples are explained for a comparison of models, with the controls without which it cannot be read."""
+"""Attribution maps for the comparison of models, including the controls, and their distances."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -13,21 +11,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure import explain
-from perdure.audits.controls import CONTROLS
-from perdure.base.errors import InputError, nearest
+from perdure.base.errors import InputError, suggest
 from perdure.explain.distances import DISTANCES, has_ssim, map_distances
 from perdure.runs.data import Rows
 
-__all__ = ["CONTROLS", "Explaining", "Maps", "checked_methods", "distances_of"]
 Maps = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Explaining:
-    """Everything that decides a map: ``samples`` is its budget, ``background`` the number of samples to compare with.
+class MapSettings:
+    """Everything that determines a map: ``samples`` per map and the number of ``background`` examples.
 
-    ``target="predicted"`` explains the class that the model which has not seen the sample decides for (of a continual
-    learner: the one right after the sample's task), under every model the same.
+    ``target="predicted"`` explains, under every model, the class predicted by the model that has not seen the example (for a
+    continual learner: the model right after the example's task). ``options`` are the own settings of each method, by name.
     """
 
     samples: int = 100
@@ -37,28 +33,29 @@ class Explaining:
     players: str | None = None
     seed: int = 0
     batch_size: int | None = None
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.target not in ("label", "predicted"):
-            raise InputError(
-                f"target: unknown name {self.target!r}, {nearest(str(self.target), ['label', 'predicted'])}"
-            )
+        choices = ["label", "predicted"]
+        if self.target not in choices:
+            raise InputError(f"target: unknown name {self.target!r}, {suggest(str(self.target), choices)}")
 
-    def key(self, method: str) -> str:
-        """Name a method with these settings."""
-        said = json.dumps(asdict(self), sort_keys=True)
-        return f"{method}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+    def key(self, method: str) -> dict[str, Any]:
+        """Return everything that determines the maps of a method, for the cache."""
+        values = asdict(self)
+        own = {name: str(value) for name, value in self.options.get(method, {}).items()}
+        return {**values, "method": method, "options": own}
 
     def maps(
         self, method: str, network: nn.Module, model: int, x: Tensor, target: Any, background: Tensor, rows: Rows
     ) -> Maps:
-        """Return the maps of some samples; the draws of a map depend on the sample, never on the model."""
+        """Return the maps of some examples; random draws depend on the example, not on the model."""
         if method == "constant":
             return np.ones(tuple(x.shape), dtype=np.float32)
         if method == "random":
             draws = [np.random.default_rng([self.seed, model, int(row)]).standard_normal(x.shape[1:]) for row in rows]
             return np.stack(draws).astype(np.float32)
-        found: Tensor = explain.attribute(
+        tensor = explain.attribute(
             network,
             x,
             target,
@@ -69,21 +66,13 @@ class Explaining:
             layer=self.layer,
             players=self.players,
             batch_size=self.batch_size,
+            options=self.options.get(method),
         )
-        maps: Maps = found.detach().cpu().numpy().astype(np.float32)
+        maps: Maps = tensor.detach().cpu().numpy().astype(np.float32)
         return maps
 
 
-def checked_methods(methods: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the methods asked for, each once, without the controls, which are always run."""
-    asked = (methods,) if isinstance(methods, str) else tuple(dict.fromkeys(methods))
-    for name in asked:
-        if name not in (*explain.method_names(), *CONTROLS):
-            raise explain.unknown_method(name)
-    return tuple(name for name in asked if name not in CONTROLS)
-
-
-def distances_of(first: Maps, second: Maps) -> dict[str, NDArray[np.float64]]:
-    """Return every kind of distance that the maps' shape allows."""
+def all_distances(first: Maps, second: Maps) -> dict[str, NDArray[np.float64]]:
+    """Return every distance that is defined for the shape of the maps."""
     kinds = [kind for kind in DISTANCES if not kind.startswith("ssim") or has_ssim(first.shape)]
     return {kind: map_distances(first, second, kind) for kind in kinds}

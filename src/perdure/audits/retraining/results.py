@@ -1,27 +1,27 @@
-"""MeGe and ReCo of every explainer, noise level and distance, with what is missing and why."""
+"""The result of retraining: MeGe and ReCo of every explainer, noise level and distance."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from perdure.audits import serialization
 from perdure.audits.controls import CONTROLS
-from perdure.audits.retraining.pairs import Pairs, plain_to_json, scores_to_json, summarised
+from perdure.audits.retraining.pairs import Pairs, corrected_scores, plain_to_json, scores_to_json
 from perdure.audits.retraining.summaries import NoiseLevel, RetrainingSummary
 from perdure.audits.retraining.weight_noise import Noise
-from perdure.base.json_values import number_of
 from perdure.metrics import PairScores, RetrainingScores, Trend, reason, trend_test
 
 RISING = ("mege_distance",)
-"""Scores that noise should make larger; the others it should make smaller."""
+"""Scores that should grow with noise; the others should fall."""
 SCORES = ("mege", "mege_distance", "reco_precision", "reco_rate")
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """One level of noise: the accuracy of each network on its own held-out fold, and the pairs of every method."""
+    """One level of noise: the accuracy of each network on its held-out fold, and the pairs of every method."""
 
     noise: Noise
     accuracy: tuple[float, ...]
@@ -30,7 +30,7 @@ class StageResult:
 
 @dataclass(frozen=True)
 class RetrainingResult:
-    """What k-fold retraining and the weight-randomisation test found. Stage 0 is without noise."""
+    """The result of k-fold retraining and the weight-randomization test. Stage 0 is without noise."""
 
     data: str
     network: str
@@ -45,6 +45,9 @@ class RetrainingResult:
     refused: dict[str, str]
     """Methods that would be wrong on this network, and why."""
     folder: str
+    """The folder of the cache."""
+    folds_key: str = ""
+    """The digest of everything that determines the networks."""
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -53,21 +56,21 @@ class RetrainingResult:
 
     @property
     def explainers(self) -> tuple[str, ...]:
-        """The explainers alone."""
+        """The explainers without the controls."""
         return tuple(name for name in self.methods if name not in CONTROLS)
 
     @property
     def distances(self) -> tuple[str, ...]:
-        """The kinds of distance that were measured."""
+        """The distances that were measured."""
         return tuple(self.stages[0].pairs[self.methods[0]].distances)
 
     def levels(self) -> list[int]:
-        """Return the stages with noise on all layers, from none to most."""
-        return [place for place, stage in enumerate(self.stages) if stage.noise.top is None]
+        """Return the indices of the stages with noise on all layers, from none to most."""
+        return [index for index, stage in enumerate(self.stages) if stage.noise.top is None]
 
     def cascade(self) -> list[int]:
-        """Return no noise and then the stages with noise from the top down; empty when there are none."""
-        steps = [place for place, stage in enumerate(self.stages) if stage.noise.top is not None]
+        """Return the indices of stage 0 and of the stages with noise from the top down; empty if there are none."""
+        steps = [index for index, stage in enumerate(self.stages) if stage.noise.top is not None]
         return [0, *steps] if steps else []
 
     def scores(self, method: str, distance: str = "l2", stage: int = 0) -> RetrainingScores:
@@ -75,27 +78,27 @@ class RetrainingResult:
         return self.stages[stage].pairs[method].scores(distance, int(self.explaining["seed"]))
 
     def per_fold_scores(self, method: str, distance: str = "l2", stage: int = 0) -> dict[int, PairScores]:
-        """Return the scores of each fold; a fold without both kinds of pairs has Missing ones."""
+        """Return the scores of each fold; those of a fold without both kinds of pairs are Missing."""
         return self.stages[stage].pairs[method].by_group(distance)
 
     def incomplete_folds(self, method: str, distance: str = "l2", stage: int = 0) -> dict[int, str]:
         """Return the folds whose ReCo or MeGe cannot be computed, and why."""
-        found = {}
+        reasons = {}
         for fold, scores in self.per_fold_scores(method, distance, stage).items():
             why = reason(scores.reco_rate) or reason(scores.mege)
             if why is not None:
-                found[fold] = why
-        return found
+                reasons[fold] = why
+        return reasons
 
     def trend(self, method: str, score: str, distance: str = "l2", top_down: bool = False) -> Trend:
-        """Return whether a score falls (the mean distance: rises) as noise grows, fold by fold."""
-        places = self.cascade() if top_down else self.levels()
-        rows = [self.per_fold_scores(method, distance, place) for place in places]
+        """Test whether a score falls (the mean distance: rises) as noise grows, within folds."""
+        stages = self.cascade() if top_down else self.levels()
+        rows = [self.per_fold_scores(method, distance, stage) for stage in stages]
         table = np.array([[float(getattr(row[fold], score)) for row in rows] for fold in range(self.folds)])
         return trend_test(table, rises=score in RISING)
 
     def summary(self) -> RetrainingSummary:
-        """Return the scores of every method, level and distance without the pairs behind them, to be kept and shown."""
+        """Return the scores of every method, level and distance without the pairs, for records and reports."""
         return RetrainingSummary(
             data=self.data,
             network=self.network,
@@ -106,9 +109,12 @@ class RetrainingResult:
             explaining=self.explaining,
             levels=tuple(
                 NoiseLevel(
-                    stage.noise.share, stage.noise.top, stage.accuracy, summarised(stage.pairs, self.scores, place)
+                    stage.noise.share,
+                    stage.noise.top,
+                    stage.accuracy,
+                    corrected_scores(stage.pairs, self.scores, index),
                 )
-                for place, stage in enumerate(self.stages)
+                for index, stage in enumerate(self.stages)
             ),
             trends={
                 method: {kind: {score: self.trend(method, score, kind) for score in SCORES} for kind in self.distances}
@@ -118,7 +124,7 @@ class RetrainingResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain values; folds, models and classes are counted from 1."""
+        """Return plain values for JSON; folds are 1-based."""
         return {
             "data": self.data,
             "network": self.network,
@@ -131,50 +137,46 @@ class RetrainingResult:
             "classes": list(self.class_names),
             "controls": list(CONTROLS),
             "refused": self.refused,
-            "stages": [self._stage(place) for place in range(len(self.stages))],
-            "trends": self._trends(),
+            "stages": [self._stage_to_json(index) for index in range(len(self.stages))],
+            "trends": self._trends_to_json(),
         }
 
-    def _stage(self, place: int) -> dict[str, Any]:
-        stage = self.stages[place]
+    def _stage_to_json(self, index: int) -> dict[str, Any]:
+        stage = self.stages[index]
         return {
             "noise": stage.noise.share,
             "top": stage.noise.top,
             "accuracy": list(stage.accuracy),
             "methods": {
-                method: {kind: self._cell(method, kind, place) for kind in self.distances} for method in self.methods
+                method: {kind: self._scores_to_json(method, kind, index) for kind in self.distances}
+                for method in self.methods
             },
         }
 
-    def _cell(self, method: str, kind: str, place: int) -> dict[str, Any]:
-        pairs = self.stages[place].pairs[method]
-        cell: dict[str, Any] = {
-            "scores": scores_to_json(self.scores(method, kind, place)),
+    def _scores_to_json(self, method: str, kind: str, index: int) -> dict[str, Any]:
+        pairs = self.stages[index].pairs[method]
+        value: dict[str, Any] = {
+            "scores": scores_to_json(self.scores(method, kind, index)),
             "set_aside": pairs.degenerate(kind),
-            "folds": {str(fold + 1): plain_to_json(one) for fold, one in pairs.by_group(kind).items()},
-            "incomplete_folds": {str(f + 1): why for f, why in self.incomplete_folds(method, kind, place).items()},
+            "folds": {str(fold + 1): plain_to_json(scores) for fold, scores in pairs.by_group(kind).items()},
+            "incomplete_folds": {str(f + 1): why for f, why in self.incomplete_folds(method, kind, index).items()},
         }
-        if place == 0:
-            cell["by_class"] = {
-                self.class_names[unit]: plain_to_json(one) for unit, one in pairs.by_class(kind).items()
+        if index == 0:
+            value["by_class"] = {
+                self.class_names[unit]: plain_to_json(scores) for unit, scores in pairs.by_class(kind).items()
             }
-            cell["class_by_class"] = pairs.classes(kind, len(self.class_names)).to_json()
-        return cell
+            value["class_by_class"] = serialization.to_json(pairs.classes(kind, len(self.class_names)))
+        return value
 
-    def _trends(self) -> dict[str, Any]:
+    def _trends_to_json(self) -> dict[str, Any]:
         ways = {"all": False} | ({"top_down": True} if self.cascade() else {})
         return {
             way: {
                 method: {
-                    kind: {score: _trend_to_json(self.trend(method, score, kind, top_down)) for score in SCORES}
+                    kind: {score: serialization.to_json(self.trend(method, score, kind, top_down)) for score in SCORES}
                     for kind in self.distances
                 }
                 for method in self.methods
             }
             for way, top_down in ways.items()
         }
-
-
-def _trend_to_json(trend: Trend) -> dict[str, Any]:
-    values = asdict(trend)
-    return values | {name: number_of(values[name]) for name in ("rank_correlation", "p_value")}

@@ -1,4 +1,4 @@
-"""Do explanations survive retraining? k networks trained without a fold each explain the samples of every fold."""
+"""Do explanations survive retraining? Networks trained without one fold each explain the examples of every fold."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from perdure.audits.controls import CONTROLS
-from perdure.audits.retraining.folds import Folds, NetworkMaker, joined, train_folds
-from perdure.audits.retraining.maps import Explaining, Maps, checked_methods, distances_of
+from perdure.audits.controls import CONTROLS, requested_methods
+from perdure.audits.retraining.folds import Folds, NetworkMaker, single_task, train_folds
+from perdure.audits.retraining.maps import Maps, MapSettings, all_distances
 from perdure.audits.retraining.pairs import IntArray, Pairs
 from perdure.audits.retraining.results import RetrainingResult, StageResult
 from perdure.audits.retraining.weight_noise import Noise, cascade, with_noise
-from perdure.audits.shapc.pair_values import predictions
 from perdure.base.errors import InputError
-from perdure.base.files import alone, remove_litter, write_atomically
+from perdure.base.files import remove_temp_files, write_atomically
+from perdure.base.locks import lock_folder
 from perdure.learners import Training, protocol_for
-from perdure.record.schema import ASIDE
-from perdure.record.tensors import load_tensors, save_tensors
+from perdure.record.schema import NO_RUNS_MARKER
+from perdure.record.tensors import load_tensors
+from perdure.runs.cache import Cache, CacheEntry, digest
 from perdure.runs.data import Rows
+from perdure.runs.networks import predictions
 
 NOISE = (0.05, 0.1, 0.3)
 CASCADE_STEPS = 6
@@ -31,10 +33,10 @@ BATCH = 512
 
 
 class Progress(Protocol):
-    """What a progress bar is told: what is being done, how much of it is finished and how much there is."""
+    """A callback for a progress bar: the current part, finished units and their number."""
 
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Take the news."""
+    def __call__(self, part: str, done: int, total: int) -> None:
+        """Update the display."""
 
 
 def retrain(
@@ -45,10 +47,10 @@ def retrain(
     training: Training | None = None,
     folds: int = 5,
     methods: str | Sequence[str] = "expected_gradients",
-    per_fold: int = 40,
+    examples: int = 40,
     noise: Sequence[float] = NOISE,
     cascade_share: float | None = None,
-    explaining: Explaining | None = None,
+    settings: MapSettings | None = None,
     seed: int = 0,
     workers: int | None = None,
     per_class: int | None = None,
@@ -57,51 +59,52 @@ def retrain(
     out: str | Path = "runs/retraining",
     progress: Progress | None = None,
 ) -> RetrainingResult:
-    """Train ``folds`` networks, each without one fold, and measure how far their explanations of held-out samples agree.
+    """Train ``folds`` networks, each without one fold, and measure how well their explanations of held-out examples agree.
 
     ``data``: a benchmark, its name or path (all its tasks joined), or (inputs, labels). ``network``: a name, or a function
-    (input shape, outputs) -> network. Of each fold ``per_fold`` samples are explained by every network with every method and
-    by the two controls; each sample of fold i gives one distance for each pair (i, j). ``noise``: shares of the weights'
-    own spread for the weight-randomisation test; no noise is always measured. ``cascade_share`` adds the same from the
-    output down, layer by layer, at that share. Networks, maps and distances are kept below ``out`` and used again.
+    (input shape, outputs) -> network. ``examples`` of each fold are explained by every network with every method and by the two
+    controls; each example of fold i gives one distance for each pair (i, j). ``noise``: shares of the weights' own spread for
+    the weight-randomization test; zero noise is always measured. ``cascade_share`` adds noise of that share from the output
+    down, layer by layer. Networks, maps and distances are stored below ``out`` and reused.
     """
-    whole = joined(data, data_dir, per_class)
-    protocol = protocol_for(whole)
-    plan = Folds(whole, network or protocol.network, width, training or protocol.training, folds, seed, device)
-    asked = checked_methods(methods)
-    if per_fold < 1:
-        raise InputError(f"per_fold: expected at least 1, got {per_fold}")
-    folder = Path(out) / f"{plan.run(0).network_name}-{plan.key}"
-    write_atomically(folder / ASIDE, b"networks of perdure trust --retrain\n")
-    tell: Progress = progress or _silent
-    with alone(folder):
-        remove_litter(folder)
-        train_folds(plan, folder, workers, lambda done, total: tell("training folds", done, total))
-        flight = _Flight(plan, folder, explaining or Explaining(seed=seed), per_fold)
-        stages = _stages(noise, cascade_share, plan)
-        measured, refused = flight.run((*asked, *CONTROLS), stages, tell)
+    benchmark = single_task(data, data_dir, per_class)
+    protocol = protocol_for(benchmark)
+    plan = Folds(benchmark, network or protocol.network, width, training or protocol.training, folds, seed, device)
+    requested = requested_methods(methods)
+    if examples < 1:
+        raise InputError(f"examples: expected at least 1 per fold, got {examples}")
+    cache = Cache(Path(out))
+    entry = cache.entry("folds", plan.key)
+    write_atomically(entry.file(NO_RUNS_MARKER), b"networks of perdure trust retraining\n")
+    report: Progress = progress or _no_progress
+    with lock_folder(entry.folder):
+        remove_temp_files(entry.folder)
+        train_folds(plan, entry.folder, workers, lambda done, total: report("training folds", done, total))
+        runner = _RetrainingRunner(plan, entry, cache, settings or MapSettings(seed=seed), examples)
+        stages, refused = runner.run((*requested, *CONTROLS), _stages(noise, cascade_share, plan), report)
         return RetrainingResult(
-            data=whole.name,
+            data=benchmark.name,
             network=plan.run(0).network_name,
             width=width,
             training=plan.training.to_json(),
             folds=folds,
-            per_fold=per_fold,
+            per_fold=examples,
             examples=len(plan.labels),
-            explaining=asdict(flight.explaining),
-            class_names=whole.class_names or tuple(str(unit + 1) for unit in range(whole.outputs)),
-            stages=tuple(measured),
+            explaining=asdict(runner.settings),
+            class_names=benchmark.class_names or tuple(str(unit + 1) for unit in range(benchmark.outputs)),
+            stages=tuple(stages),
             refused=refused,
-            folder=str(folder),
+            folder=str(cache.folder),
+            folds_key=runner.folds_key,
         )
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    """Hear everything and say nothing."""
+def _no_progress(part: str, done: int, total: int) -> None:
+    """Ignore the progress."""
 
 
 def _stages(noise: Sequence[float], cascade_share: float | None, plan: Folds) -> list[Noise]:
-    """Return no noise, every share in order, and the steps of the cascade."""
+    """Return zero noise, every share in order, and the steps of the cascade."""
     shares = [Noise(share) for share in sorted({0.0, *(float(share) for share in noise)})]
     if cascade_share is None:
         return shares
@@ -110,49 +113,46 @@ def _stages(noise: Sequence[float], cascade_share: float | None, plan: Folds) ->
 
 
 @dataclass(frozen=True)
-class _Outcomes:
-    """What every network (columns) decides for the samples of every fold, and its accuracy on the whole of its own fold."""
+class _Predictions:
+    """The predictions of every network (columns) for the examples of every fold, and each network's held-out accuracy."""
 
     predicted: tuple[IntArray, ...]
     accuracy: tuple[float, ...]
 
 
-def _kept_file(folder: Path, per_fold: int, seed: int, noise: Noise, name: str) -> Path:
-    stage = f"noise-{noise.share:g}" + ("" if noise.top is None else f"-top-{noise.top}")
-    return folder / f"explained-{per_fold}-seed-{seed}" / stage / f"{name}.safetensors"
+def _stage_key(folds_key: str, per_fold: int, seed: int, noise: Noise) -> dict[str, Any]:
+    return {"folds": folds_key, "per_fold": per_fold, "seed": seed, "noise": noise.share, "top": noise.top}
 
 
-def _maps_in(file: Path, models: int) -> list[Maps]:
-    kept = load_tensors(file)
-    return [kept[f"model-{model + 1}"].numpy() for model in range(models)]
+def stored_maps(result: RetrainingResult, method: str, fold: int) -> list[Maps]:
+    """Return the maps of a fold's examples without noise, one array per network, as `retrain` stored them."""
+    settings = MapSettings(**result.explaining)
+    key = _stage_key(result.folds_key, result.per_fold, settings.seed, Noise())
+    entry = Cache(Path(result.folder)).entry("retraining-maps", {**key, **settings.key(method)})
+    tensors = load_tensors(entry.file(f"maps-{fold + 1}.safetensors"))
+    return [tensors[f"model-{model + 1}"].numpy() for model in range(result.folds)]
 
 
-def kept_maps(result: RetrainingResult, method: str, fold: int) -> list[Maps]:
-    """Return the maps of a fold's samples without noise, one array for each network, as `retrain` left them."""
-    explaining = Explaining(**result.explaining)
-    name = f"{explaining.key(method)}/maps-{fold + 1}"
-    return _maps_in(_kept_file(Path(result.folder), result.per_fold, explaining.seed, Noise(), name), result.folds)
+class _RetrainingRunner:
+    """Explains the examples of every fold with every network; stored results are read, missing ones computed."""
 
-
-class _Flight:
-    """The explanations under way; what is kept is read, what is missing is made."""
-
-    def __init__(self, plan: Folds, folder: Path, explaining: Explaining, per_fold: int) -> None:
-        self.plan, self.folder, self.explaining = plan, folder, explaining
+    def __init__(self, plan: Folds, entry: CacheEntry, cache: Cache, settings: MapSettings, per_fold: int) -> None:
+        self.plan, self.entry, self.cache, self.settings = plan, entry, cache, settings
+        self.folds_key = digest(plan.key)
         self.rows = [plan.rows(fold)[:per_fold] for fold in range(plan.count)]
         self.per_fold = per_fold
         self.noise, self.networks = Noise(), dict[int, nn.Module]()
 
     def run(
-        self, methods: tuple[str, ...], stages: list[Noise], tell: Progress
+        self, methods: tuple[str, ...], stages: list[Noise], report: Progress
     ) -> tuple[list[StageResult], dict[str, str]]:
-        """Measure every method at every stage; a method that is refused is left out of all of them, with the reason."""
+        """Measure every method at every stage; a refused method is left out of all stages, with the reason."""
         refused: dict[str, str] = {}
         done, total = 0, len(stages) * len(methods) * self.plan.count
-        found = []
+        results = []
         for noise in stages:
             self.noise, self.networks = noise, {}
-            outcomes = self._outcomes()
+            outcomes = self._predictions()
             tables = {}
             for method in methods:
                 parts = []
@@ -160,94 +160,101 @@ class _Flight:
                     done += 1
                     try:
                         if method not in refused:
-                            parts.append(self._unit(method, fold, outcomes))
+                            parts.append(self._pairs(method, fold, outcomes))
                     except InputError as error:
                         if len(methods) == 1 + len(CONTROLS):
                             raise
                         refused[method] = str(error)
-                    tell(f"{method}, noise {noise}", done, total)
+                    report(f"{method}, noise {noise}", done, total)
                 if method not in refused:
                     tables[method] = Pairs.joined(parts)
-            found.append(StageResult(noise, outcomes.accuracy, tables))
-        kept = [
-            StageResult(
-                one.noise, one.accuracy, {name: table for name, table in one.pairs.items() if name not in refused}
-            )
-            for one in found
-        ]
-        return kept, refused
+            results.append(StageResult(noise, outcomes.accuracy, tables))
+        return [_without(result, refused) for result in results], refused
 
-    def _file(self, name: str) -> Path:
-        return _kept_file(self.folder, self.per_fold, self.explaining.seed, self.noise, name)
+    def _key(self) -> dict[str, Any]:
+        return _stage_key(self.folds_key, self.per_fold, self.settings.seed, self.noise)
+
+    def _maps_entry(self, method: str) -> CacheEntry:
+        return self.cache.entry("retraining-maps", {**self._key(), **self.settings.key(method)})
 
     def _network(self, model: int) -> nn.Module:
         if model not in self.networks:
-            seed = self.explaining.seed * 1000 + model
-            self.networks[model] = with_noise(self.plan.load(model, self.folder), self.noise, seed)
+            seed = self.settings.seed * 1000 + model
+            self.networks[model] = with_noise(self.plan.load(model, self.entry.folder), self.noise, seed)
         return self.networks[model]
 
-    def _outcomes(self) -> _Outcomes:
-        file, folds = self._file("outcomes"), range(self.plan.count)
-        if not file.exists():
+    def _predictions(self) -> _Predictions:
+        folds = range(self.plan.count)
+
+        def compute() -> dict[str, Tensor]:
             tensors = {"accuracy": torch.tensor([self._accuracy(fold) for fold in folds], dtype=torch.float64)}
             for fold in folds:
-                decided = [self._decided(model, self.rows[fold]) for model in folds]
-                tensors[f"fold-{fold + 1}"] = torch.from_numpy(np.stack(decided, axis=1))
-            save_tensors(file, tensors)
-        kept = load_tensors(file)
-        predicted = tuple(kept[f"fold-{fold + 1}"].numpy() for fold in folds)
-        return _Outcomes(predicted, tuple(kept["accuracy"].tolist()))
+                predicted = [self._predicted(model, self.rows[fold]) for model in folds]
+                tensors[f"fold-{fold + 1}"] = torch.from_numpy(np.stack(predicted, axis=1))
+            return tensors
+
+        tensors = self.cache.entry("retraining", self._key()).tensors("predictions", compute)
+        predicted = tuple(tensors[f"fold-{fold + 1}"].numpy() for fold in folds)
+        return _Predictions(predicted, tuple(tensors["accuracy"].tolist()))
 
     def _accuracy(self, fold: int) -> float:
         rows = self.plan.rows(fold)
-        return float((self._decided(fold, rows) == self.plan.labels[rows]).mean())
+        return float((self._predicted(fold, rows) == self.plan.labels[rows]).mean())
 
-    def _decided(self, model: int, rows: Rows) -> IntArray:
+    def _predicted(self, model: int, rows: Rows) -> IntArray:
         parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
         return np.concatenate([predictions(self._network(model), self.plan.inputs(part), None) for part in parts])
 
-    def _unit(self, method: str, fold: int, outcomes: _Outcomes) -> Pairs:
-        """Return the pairs of one fold; without noise the maps are kept too."""
-        file = self._file(f"{self.explaining.key(method)}/fold-{fold + 1}")
-        if not file.exists():
-            maps = self._maps(method, fold, outcomes.predicted[fold])
-            save_tensors(file, self._compared(fold, maps, outcomes.predicted[fold]).tensors())
-        return Pairs.from_tensors(load_tensors(file))
+    def _pairs(self, method: str, fold: int, outcomes: _Predictions) -> Pairs:
+        """Return the pairs of one fold."""
+        predicted = outcomes.predicted[fold]
+
+        def compute() -> dict[str, Tensor]:
+            maps = self._maps(method, fold, predicted)
+            labels = self.plan.labels[self.rows[fold]]
+            return fold_pairs(fold, self.rows[fold], labels, maps, predicted).tensors()
+
+        return Pairs.from_tensors(self._maps_entry(method).tensors(f"fold-{fold + 1}", compute))
 
     def _maps(self, method: str, fold: int, predicted: IntArray) -> list[Maps]:
-        """Return the maps of a fold's samples under every network."""
-        keeps = self.noise.share == 0
-        file = self._file(f"{self.explaining.key(method)}/maps-{fold + 1}")
-        if keeps and file.exists():
-            return _maps_in(file, self.plan.count)
-        rows = self.rows[fold]
-        x, background = self.plan.inputs(rows), self.plan.background(fold, self.explaining.background)
-        target = self.plan.labels[rows] if self.explaining.target == "label" else predicted[:, fold]
-        maps = [
-            self.explaining.maps(method, self._network(model), model, x, target, background, rows)
-            for model in range(self.plan.count)
-        ]
-        if keeps:
-            save_tensors(file, {f"model-{model + 1}": torch.from_numpy(one) for model, one in enumerate(maps)})
-        return maps
+        """Return the maps of a fold's examples under every network; maps without noise are stored."""
 
-    def _compared(self, fold: int, maps: list[Maps], predicted: IntArray) -> Pairs:
-        return compared(fold, self.rows[fold], self.plan.labels[self.rows[fold]], maps, predicted)
+        def compute() -> list[Maps]:
+            rows = self.rows[fold]
+            x, background = self.plan.inputs(rows), self.plan.background(fold, self.settings.background)
+            target = self.plan.labels[rows] if self.settings.target == "label" else predicted[:, fold]
+            return [
+                self.settings.maps(method, self._network(model), model, x, target, background, rows)
+                for model in range(self.plan.count)
+            ]
+
+        if self.noise.share != 0:
+            return compute()
+        tensors = self._maps_entry(method).tensors(
+            f"maps-{fold + 1}",
+            lambda: {f"model-{model + 1}": torch.from_numpy(maps) for model, maps in enumerate(compute())},
+        )
+        return [tensors[f"model-{model + 1}"].numpy() for model in range(self.plan.count)]
 
 
-def compared(fold: int, rows: Rows, labels: IntArray, maps: Sequence[Maps], predicted: IntArray) -> Pairs:
-    """Return the pairs (fold, j) of the network that has not seen the samples with every other."""
+def _without(result: StageResult, refused: dict[str, str]) -> StageResult:
+    pairs = {name: table for name, table in result.pairs.items() if name not in refused}
+    return StageResult(result.noise, result.accuracy, pairs)
+
+
+def fold_pairs(fold: int, rows: Rows, labels: IntArray, maps: Sequence[Maps], predicted: IntArray) -> Pairs:
+    """Return the pairs (fold, j) of the network that has not seen the examples with every other network."""
     others = [model for model in range(len(maps)) if model != fold]
     parts = [
         Pairs(
-            sample=np.asarray(rows, dtype=np.int64),
+            example=np.asarray(rows, dtype=np.int64),
             group=np.full(len(rows), fold),
             first=np.full(len(rows), fold),
             second=np.full(len(rows), other),
             label=np.asarray(labels, dtype=np.int64),
             first_predicted=predicted[:, fold],
             second_predicted=predicted[:, other],
-            distances=distances_of(maps[fold], maps[other]),
+            distances=all_distances(maps[fold], maps[other]),
         )
         for other in others
     ]

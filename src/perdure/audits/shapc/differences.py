@@ -1,16 +1,14 @@
-"""Which learner decides more stably? Differences of SHAPC-Mean on the same samples and seeds, corrected for their number."""
+"""Differences of SHAPC-Mean between learners, on the same examples and seeds, corrected for multiple comparisons."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
-from perdure.audits.shapc.results import ShapcResult
-from perdure.audits.shapc.settings import FloatArray
+from perdure.audits.shapc.results import FloatArray, ShapcResult
 from perdure.metrics import Difference, holm, paired_difference
 
 LEVEL = 0.05
@@ -18,7 +16,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class LearnerDifference:
-    """SHAPC-Mean of one learner minus another's; ``p`` is corrected by Holm over all pairs of the comparison."""
+    """SHAPC-Mean of one learner minus that of another; ``p`` is Holm-corrected over all pairs of learners."""
 
     first: str
     second: str
@@ -27,58 +25,51 @@ class LearnerDifference:
     p: float
 
     def __str__(self) -> str:
-        found = self.difference
-        seeds = f"{found.runs} seed{'s' if found.runs != 1 else ''}"
-        interval = f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}], p = {self.p:.3f} (Holm), {seeds}"
-        if found.runs == 1:
-            interval += ": of these two networks, not of the methods"
+        value = self.difference
+        seeds = f"{value.runs} seed{'s' if value.runs != 1 else ''}"
+        numbers = f"{value.mean:+.3f} [{value.low:+.3f}, {value.high:+.3f}], p = {self.p:.3f} (Holm), {seeds}"
+        if value.runs == 1:
+            numbers += "; this compares two networks, not two methods"
         if self.p < LEVEL:
-            word = "more" if found.mean > 0 else "less"
-            return f"{self.first} is {word} stable than {self.second}: {interval}"
-        return f"{self.first} and {self.second} are not told apart: {interval}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON form."""
-        return {**asdict(self), "difference": asdict(self.difference)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> LearnerDifference:
-        """Return the difference that `to_json` wrote."""
-        return cls(**{**value, "difference": Difference(**value["difference"])})
+            word = "higher" if value.mean > 0 else "lower"
+            return f"SHAPC-Mean of {self.first} is {word} than that of {self.second}: {numbers}"
+        return f"SHAPC-Mean of {self.first} and {self.second} does not differ significantly: {numbers}"
 
 
-def compare(results: Sequence[ShapcResult]) -> tuple[LearnerDifference, ...]:
-    """Return the differences of all pairs of learners that were audited alike on one benchmark, from common seeds."""
+def compare_learners(results: Sequence[ShapcResult]) -> tuple[LearnerDifference, ...]:
+    """Return the differences of all pairs of learners with the same settings and benchmark, over their common seeds."""
     groups: dict[tuple[str, str], dict[str, dict[int | None, ShapcResult]]] = {}
     for result in results:
-        alike = repr(sorted((name, value) for name, value in result.settings.items() if name != "explained"))
-        groups.setdefault((result.benchmark, alike), {}).setdefault(result.learner, {})[result.seed] = result
-    found = []
+        settings = repr(sorted((name, value) for name, value in result.settings.items() if name != "explained"))
+        groups.setdefault((result.benchmark, settings), {}).setdefault(result.learner, {})[result.seed] = result
+    differences = []
     for (benchmark, _), learners in groups.items():
         for first, second in combinations(learners, 2):
-            pairs = [
-                _common(learners[first][seed], learners[second][seed])
+            tables = [
+                _common_examples(learners[first][seed], learners[second][seed])
                 for seed in learners[first]
                 if seed in learners[second]
             ]
-            usable = [pair for pair in pairs if pair is not None]
-            if usable:
-                ones, others = zip(*usable, strict=True)
-                found.append((first, second, benchmark, paired_difference(ones, others)))
-    if not found:
+            pairs = [pair for pair in tables if pair is not None]
+            if pairs:
+                first_tables, second_tables = zip(*pairs, strict=True)
+                differences.append((first, second, benchmark, paired_difference(first_tables, second_tables)))
+    if not differences:
         return ()
-    corrected = holm([difference.p for *_, difference in found])
-    return tuple(LearnerDifference(*entry, float(p)) for entry, p in zip(found, corrected, strict=True))
+    corrected = holm([difference.p for *_, difference in differences])
+    return tuple(LearnerDifference(*entry, float(p)) for entry, p in zip(differences, corrected, strict=True))
 
 
-def _common(one: ShapcResult, other: ShapcResult) -> tuple[dict[int, FloatArray], dict[int, FloatArray]] | None:
-    """Return both tables on the samples that both audits took, or None when the runs are not comparable."""
-    if one.curriculum != other.curriculum or set(one.table) != set(other.table):
+def _common_examples(
+    first: ShapcResult, second: ShapcResult
+) -> tuple[dict[int, FloatArray], dict[int, FloatArray]] | None:
+    """Return both tables on the examples that both audits explained, or None when the runs are not comparable."""
+    if first.curriculum != second.curriculum or set(first.table) != set(second.table):
         return None
-    first, second = {}, {}
-    for tau in one.table:
-        shared, here, there = np.intersect1d(one.samples[tau], other.samples[tau], return_indices=True)
+    first_table, second_table = {}, {}
+    for tau in first.table:
+        shared, first_rows, second_rows = np.intersect1d(first.examples[tau], second.examples[tau], return_indices=True)
         if not len(shared):
             return None
-        first[tau], second[tau] = one.table[tau][here], other.table[tau][there]
-    return first, second
+        first_table[tau], second_table[tau] = first.table[tau][first_rows], second.table[tau][second_rows]
+    return first_table, second_table

@@ -1,4 +1,4 @@
-"""Samples to look at: their pictures and the attribution maps that a SHAPC audit kept, learner by learner, step by step."""
+"""Examples for display: images and stored attribution maps, by learner and step."""
 
 from __future__ import annotations
 
@@ -9,90 +9,91 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.audits.shapc.maps import kept_samples
+from perdure.audits.shapc.maps import stored_examples
 from perdure.audits.shapc.results import ShapcResult
 
 if TYPE_CHECKING:
     from perdure.audits.results import Audit
 
 MOST = 200
-Place = tuple[str, int]
+LearnerStep = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class ViewedSample:
-    """A test sample and what each learner made of it after each step (0-based).
+class ExampleView:
+    """A test example with the maps and predictions of each learner after each step (0-based).
 
-    ``image`` is (height, width, 3), ``maps`` hold one (height, width) attribution map for each (learner, step) and
-    ``predictions`` the class each predicted there. ``task`` is the task (0-based) it belongs to.
+    ``image`` is (height, width, 3). ``maps`` holds one (height, width) attribution map and ``predictions`` the predicted class
+    for each (learner, step). ``task`` is the example's task (0-based).
     """
 
     image: NDArray[np.uint8]
     label: str
     task: int
-    maps: Mapping[Place, NDArray[np.float64]]
-    predictions: Mapping[Place, str]
+    maps: Mapping[LearnerStep, NDArray[np.float64]]
+    predictions: Mapping[LearnerStep, str]
 
 
 @dataclass
-class _Found:
-    """A sample while the maps of one learner after the other are read."""
+class _Collected:
+    """An example while the maps of the learners are read."""
 
     image: NDArray[np.uint8]
     label: str
-    place: int
-    maps: dict[Place, NDArray[np.float64]] = field(default_factory=dict)
-    predictions: dict[Place, str] = field(default_factory=dict)
+    rank: int
+    maps: dict[LearnerStep, NDArray[np.float64]] = field(default_factory=dict)
+    predictions: dict[LearnerStep, str] = field(default_factory=dict)
 
 
-def viewed_samples(audit: Audit, most: int = MOST) -> tuple[ViewedSample, ...]:
-    """Return samples whose maps were kept (``keep_maps``), of the first run of each learner on one benchmark.
+def example_views(audit: Audit, most: int = MOST) -> tuple[ExampleView, ...]:
+    """Return the examples whose maps were stored (``keep_maps``), of the first run of each learner on one benchmark.
 
-    At most ``most`` samples, spread over the tasks; none when no maps of images were kept, or their folders are gone.
+    At most ``most`` examples, spread over the tasks. None if no maps of images were stored or their folders are missing.
     """
     names = {run.run: _class_names(run.data, audit) for run in audit.provenance}
-    found: dict[tuple[int, int], _Found] = {}
+    examples: dict[tuple[int, int], _Collected] = {}
     seen: set[str] = set()
     benchmark: str | None = None
-    for result in audit.stability:
+    for result in audit.shapc:
         if result.learner in seen or benchmark not in (None, result.benchmark):
             continue
-        if _add(found, result, names.get(result.run, ())):
+        if _collect(examples, result, names.get(result.run, ())):
             seen.add(result.learner)
             benchmark = result.benchmark
-    order = sorted(found, key=lambda key: (found[key].place, key[0]))[:most]
+    first = sorted(examples, key=lambda key: (examples[key].rank, key[0]))[:most]
     return tuple(
-        ViewedSample(found[key].image, found[key].label, key[0], found[key].maps, found[key].predictions)
-        for key in sorted(order)
+        ExampleView(examples[key].image, examples[key].label, key[0], examples[key].maps, examples[key].predictions)
+        for key in sorted(first)
     )
 
 
-def _add(found: dict[tuple[int, int], _Found], result: ShapcResult, names: Sequence[str]) -> bool:
-    """Add the maps of one run, and say whether there were any."""
-    kept = list(kept_samples(result)) if result.folder else []
-    places: dict[int, int] = {}
-    for one in kept:
-        task = result.curriculum[one.step]
-        place = places[task] = places.get(task, -1) + 1
-        sample = found.setdefault((task, one.sample), _Found(_picture(one.picture), _class(one.label, names), place))
-        for step, values in one.maps.items():
-            sample.maps[result.learner, step] = values.astype(np.float64)
-            sample.predictions[result.learner, step] = _class(one.predicted[step], names)
-    return bool(kept)
+def _collect(examples: dict[tuple[int, int], _Collected], result: ShapcResult, names: Sequence[str]) -> bool:
+    """Add the maps of one run, and return whether there were any."""
+    stored = list(stored_examples(result)) if result.folder else []
+    ranks: dict[int, int] = {}
+    for entry in stored:
+        task = result.curriculum[entry.step]
+        rank = ranks[task] = ranks.get(task, -1) + 1
+        blank = _Collected(_display_image(entry.image), _class_name(entry.label, names), rank)
+        example = examples.setdefault((task, entry.example), blank)
+        for step, values in entry.maps.items():
+            example.maps[result.learner, step] = values.astype(np.float64)
+            example.predictions[result.learner, step] = _class_name(entry.predicted[step], names)
+    return bool(stored)
 
 
-def _picture(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return (channels, height, width) as (height, width, 3), grey repeated, stretched when it is dark."""
-    image = np.moveaxis(picture, 0, -1)
+def _display_image(stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return (channels, height, width) as (height, width, 3); gray is repeated and a dark image is stretched."""
+    image = np.moveaxis(stored, 0, -1)
     image = np.repeat(image, 3, axis=-1) if image.shape[-1] == 1 else image[..., :3]
     top = int(image.max())
-    if 0 < top < 64:  # the embedded digits have 17 shades of grey
+    if 0 < top < 64:  # the embedded digits have 17 gray levels
         image = (image.astype(np.float64) * (255 / top)).astype(np.uint8)
     return np.ascontiguousarray(image)
 
 
 def _class_names(data: Mapping[str, Any], audit: Audit) -> tuple[str, ...]:
-    """Return the classes by output unit where the tasks' names tell them: tasks are named by their classes in order."""
+    """Return the class name of each output unit if the names of the tasks list their classes in order."""
     order = data.get("order", [])
     for entry in audit.learners:
         names = tuple(name for task in entry.tasks for name in task.split(", "))
@@ -101,5 +102,5 @@ def _class_names(data: Mapping[str, Any], audit: Audit) -> tuple[str, ...]:
     return ()
 
 
-def _class(unit: int, names: Sequence[str]) -> str:
+def _class_name(unit: int, names: Sequence[str]) -> str:
     return names[unit] if unit < len(names) else f"class {unit + 1}"

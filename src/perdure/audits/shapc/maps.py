@@ -1,64 +1,59 @@
-"""The attributions that a SHAPC audit kept: one sample under every network it was explained by."""
+"""Stored attribution maps of a SHAPC audit: each example under every network that explained it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from perdure.audits.shapc.results import ShapcResult
 from perdure.audits.shapc.values import MAPS
-
-if TYPE_CHECKING:
-    from perdure.audits.shapc.results import ShapcResult
 
 
 @dataclass(frozen=True)
-class KeptSample:
-    """A test sample and its maps: (height, width) after each step, channels summed, both halves averaged."""
+class StoredExample:
+    """A test example and its maps: (height, width) after each step, channels summed, both halves averaged."""
 
     step: int
     """The step that trained its task, tau."""
-    sample: int
+    example: int
     label: int
-    picture: NDArray[np.uint8]
-    """(channels, height, width), as it is stored."""
+    image: NDArray[np.uint8]
+    """(channels, height, width), as stored."""
     predicted: dict[int, int]
-    """What the learner decided after each step from tau on."""
+    """The decision after each step from tau on."""
     maps: dict[int, NDArray[np.float32]]
 
 
-def kept_samples(result: ShapcResult, per_task: int | None = None) -> Iterator[KeptSample]:
-    """Yield the samples whose maps were kept (``keep_maps``), of each task the first ``per_task``; only images have any."""
-    taken: dict[int, int] = {}
+def stored_examples(result: ShapcResult, per_task: int | None = None) -> Iterator[StoredExample]:
+    """Yield the examples whose maps were stored (``keep_maps``), at most ``per_task`` of each task; images only."""
+    counts: dict[int, int] = {}
     for file in sorted(Path(result.folder, MAPS).glob("task-*.safetensors")):
         step = int(file.stem.split("-")[1]) - 1
-        room = len(result.samples.get(step, ())) if per_task is None else per_task
-        if taken.get(step, 0) >= room:
+        limit = len(result.examples.get(step, ())) if per_task is None else per_task
+        if counts.get(step, 0) >= limit:
             continue
         unit = load_file(file)
         if "pictures" not in unit:
             return
-        later = sorted({int(name.split(".")[0].split("-")[1]) - 1 for name in unit if name.startswith("after-")})
-        for place in range(len(unit["sample"])):
-            if taken.get(step, 0) >= room:
-                break
-            taken[step] = taken.get(step, 0) + 1
-            yield KeptSample(
+        steps = sorted({int(name.split(".")[0].split("-")[1]) - 1 for name in unit if name.startswith("after-")})
+        for row in range(min(len(unit["sample"]), limit - counts.get(step, 0))):
+            counts[step] = counts.get(step, 0) + 1
+            yield StoredExample(
                 step=step,
-                sample=int(unit["sample"][place]),
-                label=int(unit["label"][place]),
-                picture=unit["pictures"][place],
-                predicted={after: int(unit["predicted"][place, column]) for column, after in enumerate(later)},
-                maps={after: _pixels(unit, after, place) for after in later},
+                example=int(unit["sample"][row]),
+                label=int(unit["label"][row]),
+                image=unit["pictures"][row],
+                predicted={after: int(unit["predicted"][row, column]) for column, after in enumerate(steps)},
+                maps={after: _mean_map(unit, after, row) for after in steps},
             )
 
 
-def _pixels(unit: dict[str, NDArray[np.float32]], step: int, place: int) -> NDArray[np.float32]:
-    halves = [unit[f"after-{step + 1:02d}.{half}"][place] for half in "AB"]
-    mean: NDArray[np.float32] = (halves[0] + halves[1]).sum(axis=0) / 2
+def _mean_map(unit: dict[str, NDArray[np.float32]], step: int, row: int) -> NDArray[np.float32]:
+    first, second = (unit[f"after-{step + 1:02d}.{half}"][row] for half in "AB")
+    mean: NDArray[np.float32] = (first + second).sum(axis=0) / 2
     return mean

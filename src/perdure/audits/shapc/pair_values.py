@@ -1,12 +1,12 @@
-"""The consistency of two networks' reasons on some samples, with the references without which it cannot be read.
+"""The consistency of two networks' reasons for each example, with its references.
 
-Each budget is drawn as two independent halves A and B, the same two for every network. From the same evaluations come
+The budget is drawn as two independent halves A and B, the same two for every network. The same evaluations give
 
     shapc        the same half on both networks (common random numbers): mean of A-A and B-B
-    independent  A of one with B of the other, and the reverse
+    independent  A of one network with B of the other, and the reverse
     ceiling      A with B of the same network, mean of the two networks: what sampling noise leaves of a perfect score
-    floor        independent with the positions of the second map shuffled: what chance gives
-    doubled      the mean of both halves on both networks: what twice the budget of a half gives
+    floor        independent with the positions of the second map shuffled
+    doubled      the mean of both halves on both networks: the score at twice the budget of a half
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure import explain
-from perdure.audits.shapc.settings import FloatArray, Settings
+from perdure.audits.shapc.settings import ShapcSettings
 from perdure.metrics.shapc import shapc_at_shares
 
+FloatArray = NDArray[np.float64]
 Halves = tuple[NDArray[Any], NDArray[Any]]
 
 
-def halves(network: nn.Module, x: Tensor, target: Any, background: Tensor, settings: Settings) -> Halves:
+def map_halves(network: nn.Module, x: Tensor, target: Any, background: Tensor, settings: ShapcSettings) -> Halves:
     """Return the maps of both halves of the budget, (n, channels, height, width) or (n, features)."""
-    half = settings.samples // 2 if settings.draws else settings.samples
+    half = settings.samples // 2 if settings.stochastic else settings.samples
     maps = [
         explain.attribute(
             network,
@@ -36,25 +36,28 @@ def halves(network: nn.Module, x: Tensor, target: Any, background: Tensor, setti
             settings.method,
             background=background,
             samples=half,
-            seed=2 * settings.seed + which,
+            seed=2 * settings.seed + index,
             layer=settings.layer,
             batch_size=settings.batch_size,
+            options=settings.options,
         )
-        for which in range(2 if settings.draws else 1)
+        for index in range(2 if settings.stochastic else 1)
     ]
-    arrays = [_as_planes(found) for found in maps]
+    arrays = [as_images(tensor.detach().cpu().numpy()) for tensor in maps]
     return arrays[0], arrays[-1]
 
 
-def _as_planes(maps: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = maps.detach().cpu().numpy()
-    return array[:, :, None, :] if array.ndim == 3 else array
+def as_images(maps: NDArray[Any]) -> NDArray[Any]:
+    """Return maps of signals, (n, channels, length), as images of one row; other maps unchanged."""
+    return maps[:, :, None, :] if maps.ndim == 3 else maps
 
 
-def pair_values(before: Halves, after: Halves, keys: NDArray[np.int64], settings: Settings) -> dict[str, FloatArray]:
-    """Return every quantity for each sample, and ``shapc`` at each share of the sensitivity table as ``shapc@0.1``.
+def pair_values(
+    before: Halves, after: Halves, keys: NDArray[np.int64], settings: ShapcSettings
+) -> dict[str, FloatArray]:
+    """Return every quantity for each example, and ``shapc`` at each share of the sensitivity table as ``shapc@0.1``.
 
-    ``keys`` name the samples: the shuffled positions of the floor depend on them and the seed alone.
+    ``keys`` identify the examples: the shuffled positions of the floor depend only on them and the seed.
     """
     top = (settings.top,)
     same = (_consistency(before[0], after[0], settings.all_shares, settings)
@@ -67,40 +70,31 @@ def pair_values(before: Halves, after: Halves, keys: NDArray[np.int64], settings
         "floor": _crossed(before, shuffled, top, settings),
         "doubled": _consistency(sum(before) / 2, sum(after) / 2, top, settings)[:, 0],
     }
-    return values | {f"shapc@{share:g}": same[:, place] for place, share in enumerate(settings.all_shares)}
+    return values | {f"shapc@{share:g}": same[:, index] for index, share in enumerate(settings.all_shares)}
 
 
-def ceiling(maps: Halves, settings: Settings) -> FloatArray:
+def ceiling(maps: Halves, settings: ShapcSettings) -> FloatArray:
     """Return the consistency of the two halves of one network."""
     return _consistency(maps[0], maps[1], (settings.top,), settings)[:, 0]
 
 
-def _crossed(before: Halves, after: Halves, shares: tuple[float, ...], settings: Settings) -> FloatArray:
-    there = _consistency(before[0], after[1], shares, settings)[:, 0]
-    back = _consistency(before[1], after[0], shares, settings)[:, 0]
-    return (there + back) / 2
+def _crossed(before: Halves, after: Halves, shares: tuple[float, ...], settings: ShapcSettings) -> FloatArray:
+    """Return the mean consistency of A with B and of B with A."""
+    forward = _consistency(before[0], after[1], shares, settings)[:, 0]
+    reverse = _consistency(before[1], after[0], shares, settings)[:, 0]
+    return (forward + reverse) / 2
 
 
-def _consistency(first: Any, second: Any, shares: tuple[float, ...], settings: Settings) -> FloatArray:
+def _consistency(first: Any, second: Any, shares: tuple[float, ...], settings: ShapcSettings) -> FloatArray:
     if settings.variant == "authors":
         return shapc_at_shares(first, second, shares, channels="sum", normalise="range")
     return shapc_at_shares(first, second, shares)
 
 
 def _shuffled(maps: Halves, keys: NDArray[np.int64], seed: int) -> Halves:
-    """Return both maps with the positions of every sample in a random order of its own, all channels alike."""
-    first, second = (found.reshape(*found.shape[:-2], -1) if found.ndim == 4 else found[:, None] for found in maps)
-    order = np.stack([np.random.default_rng([seed, int(key)]).permutation(first.shape[-1]) for key in keys])[:, None]
-    moved = (np.take_along_axis(found, np.broadcast_to(order, found.shape), axis=-1) for found in (first, second))
-    one, other = (found.reshape(maps[0].shape) for found in moved)
-    return one, other
-
-
-def predictions(network: nn.Module, x: Tensor, candidates: list[int] | None) -> NDArray[np.int64]:
-    """Return the class the network decides for, among the candidates."""
-    with torch.inference_mode():
-        scores = network(x)
-    if candidates is not None:
-        allowed = torch.tensor(candidates, device=scores.device)
-        return np.asarray(allowed[scores[:, allowed].argmax(dim=1)].cpu().numpy(), dtype=np.int64)
-    return np.asarray(scores.argmax(dim=1).cpu().numpy(), dtype=np.int64)
+    """Return both maps with the positions of each example in a random order, the same for all channels."""
+    flat = [array.reshape(*array.shape[:-2], -1) if array.ndim == 4 else array[:, None] for array in maps]
+    orders = [np.random.default_rng([seed, int(key)]).permutation(flat[0].shape[-1]) for key in keys]
+    order = np.stack(orders)[:, None]
+    first, second = (np.take_along_axis(array, np.broadcast_to(order, array.shape), axis=-1) for array in flat)
+    return first.reshape(maps[0].shape), second.reshape(maps[0].shape)

@@ -1,59 +1,56 @@
-"""Train the first task of a record once more from another seed: how much does plain retraining change?"""
+"""The retraining reference: a network trained from another seed on the same task."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from perdure import learners, nets
+from perdure import learners
 from perdure.base.errors import InputError
-from perdure.record import Record
-from perdure.record.schema import MANIFEST, Manifest
-from perdure.runs.loaded_run import Subject, networks_of, rebuilt_benchmark
+from perdure.base.files import write_atomically
+from perdure.record.schema import NO_RUNS_MARKER
+from perdure.runs.loaded_run import LoadedRun, load_run
+from perdure.runs.training_setup import TrainingSetup
 
-OTHER_SEED = 1_000
-"""Added to the record's seed: far from the small numbers of a comparison's own seeds."""
-
-
-def recorded_training(manifest: Manifest) -> learners.Training:
-    """Return how a record's network was trained."""
-    names = {field.name for field in fields(learners.Training)}
-    shared = {name: value for name, value in manifest.settings.items() if name in names}
-    return learners.Training(**{**shared, "milestones": tuple(shared.get("milestones", ()))})
+SEED_OFFSET = 1_000
+"""Added to the record's seed; the seeds of a study are much smaller."""
 
 
-def trained_again(subject: Subject, folder: Path, data_dir: Path | None, device: str) -> Subject:
-    """Train a new network on the first task as the record was trained, and return it as a subject of one step."""
-    path = subject.path
-    if not (path / MANIFEST).exists():
-        raise InputError(f"{path}: only a record of perdure run can be trained again; give another seed's checkpoints")
-    manifest = Record.open(path).manifest
-    if manifest.network.get("name") not in nets.names() or manifest.learner not in learners.names():
-        raise InputError(
-            f"{path}: its network or learner is not ours, so it cannot be trained again; give another record"
-        )
-    benchmark = rebuilt_benchmark(Record.open(path), data_dir)
-    training = {field.name for field in fields(learners.Training)}
-    own = {name: value for name, value in manifest.settings.items() if name not in training | {"tuning_trials"}}
-    run = learners.Run(
-        replace(benchmark, curriculum=benchmark.curriculum[:1]),
-        learners.get(manifest.learner),
-        network=manifest.network["name"],
-        width=manifest.network.get("width"),
-        training=recorded_training(manifest),
-        settings=own,
-        seed=(manifest.seed or 0) + OTHER_SEED,
+def other_seed(
+    run: LoadedRun,
+    reference: bool | str | Path,
+    folder: Path,
+    load: Callable[[Path], LoadedRun],
+    data_dir: Path | None,
+    device: str,
+) -> LoadedRun:
+    """Return the run to compare with: the record of another seed, or a network trained now on the first task."""
+    if reference is True:
+        return train_first_task(run, folder, data_dir, device)
+    other = load(Path(str(reference)))
+    if other.curriculum != run.curriculum or other.data.fingerprint != run.data.fingerprint:
+        raise InputError(f"{other.path}: not another seed of {run.path}: the tasks or the data differ")
+    if other.checkpoints[0] == run.checkpoints[0]:
+        raise InputError(f"{other.path}: its first checkpoint equals that of {run.path}; expected another seed")
+    return other
+
+
+def train_first_task(run: LoadedRun, folder: Path, data_dir: Path | None, device: str) -> LoadedRun:
+    """Train a new network on the first task with the record's settings and another seed."""
+    setup = TrainingSetup.of_record(run.path, data_dir)
+    job = learners.Run(
+        replace(setup.benchmark, curriculum=setup.benchmark.curriculum[:1]),
+        learners.get(setup.learner),
+        network=setup.network,
+        width=setup.width,
+        training=setup.training,
+        settings=setup.settings,
+        seed=setup.seed + SEED_OFFSET,
         device=device,
     )
-    where = folder / f"retrained-seed-{run.seed}"
-    record = learners.execute(run, where)
-    load, load_decision = networks_of(record, None, benchmark, device)
-    return replace(
-        subject,
-        path=where,
-        seed=run.seed,
-        curriculum=subject.curriculum[:1],
-        files=(record.manifest.checkpoints[0].sha256,),
-        load=load,
-        load_decision=load_decision,
-    )
+    write_atomically(folder / NO_RUNS_MARKER, b"networks of perdure audit --retrain-reference\n")
+    path = folder / f"seed-{job.seed}"
+    learners.execute(job, path)
+    trained = load_run(path, data_dir=data_dir, device=device)
+    return replace(trained, data=run.data, curriculum=run.curriculum[:1])

@@ -75,8 +75,10 @@ class ShapcResult:
     def __str__(self) -> str:
         count = sum(len(rows) for rows in self.examples.values())
         lines = [
-            f"{self.learner} on {self.benchmark}: {self.settings['method']}, {self.settings['samples']} samples per map, "
-            f"{count} examples",
+            (
+                f"{self.learner} on {self.benchmark}: {self.settings['method']}, {self.settings['samples']} samples per map, "
+                f"{count} examples"
+            ),
             f"  SHAPC-Mean             {self.mean}",
             f"  SHAPC-Var              {self.var}",
             f"  calibrated             {self.calibrated}",

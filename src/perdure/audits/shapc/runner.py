@@ -1,306 +1,274 @@
-"""Does the learner keep deciding for the same reasons? SHAPC over the checkpoints of a run, to any precision."""
+"""Does the learner still decide for the same reasons? SHAPC over the checkpoints of a run."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import nn
 
-from perdure import explain
-from perdure.audits.bias.records import chosen_explainer
-from perdure.audits.shapc.pair_values import Halves, halves, pair_values, predictions
-from perdure.audits.shapc.reference import trained_again
-from perdure.audits.shapc.results import (
-    Retraining,
-    ShapcResult,
-    budget_in_words,
-    retraining_scores,
-    running,
-    scores,
-)
-from perdure.audits.shapc.settings import LEAST_BIASED, Settings
-from perdure.audits.shapc.values import UNIT, Store, TaskValues, as_json, value_names
-from perdure.base.errors import InputError, nearest
-from perdure.base.files import alone, remove_litter
+from perdure.audits.shapc.pair_values import Halves, map_halves, pair_values
+from perdure.audits.shapc.reference import other_seed
+from perdure.audits.shapc.results import RetrainingReference, ShapcResult
+from perdure.audits.shapc.scores import compute_scores, describe_budget, reference_scores, running_mean
+from perdure.audits.shapc.settings import ShapcSettings
+from perdure.audits.shapc.values import UNIT, ShapcValues, TaskValues, value_names
+from perdure.base.errors import InputError
+from perdure.base.files import remove_temp_files
+from perdure.base.locks import lock_folder
+from perdure.explain import get_explainer
 from perdure.metrics import Interval
-from perdure.runs.data import balanced_order
-from perdure.runs.loaded_run import NetworkMaker, Subject, explained_in_words, subject_of, take_head
+from perdure.runs.cache import Cache
+from perdure.runs.data import Rows, balanced_order
+from perdure.runs.loaded_run import LoadedRun, describe_score, load_sequence
+from perdure.runs.networks import NetworkMaker, copy_head, device_of, predictions
 
-FOLDER = "shapc"
-PER_TASK = 40
+KIND = "shapc"
+EXAMPLES = 40
+"""Test examples per task, unless a number or a precision is given."""
 SAVE_SECONDS = 2.0
 
 
-class Progress(Protocol):
-    """What a progress bar is told: units of samples done, how many there can be, and the estimate so far."""
+class ShapcProgress(Protocol):
+    """A callback for a progress bar: finished units, their number, and SHAPC-Mean so far."""
 
     def __call__(self, done: int, total: int, estimate: Interval | None) -> None:
-        """Take the news."""
+        """Update the display."""
 
 
-def shapc(
-    record: str | Path,
+def audit_shapc(
+    run: str | Path,
     *,
+    settings: ShapcSettings | None = None,
     network: NetworkMaker | None = None,
     data: Any = None,
     background_data: Any = None,
-    per_task: int | None = None,
+    examples: int | None = None,
     precision: float | None = None,
     keep_maps: bool = False,
     retrain_reference: bool | str | Path = False,
     data_dir: Path | None = None,
     device: str = "cpu",
     out: str | Path | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
+    progress: ShapcProgress | None = None,
 ) -> ShapcResult:
-    """Return the decision-attribution stability of a run: SHAPC of every task with every later step, and its references.
+    """Compute SHAPC of every task with every later step of a run, with its references.
 
-    ``record`` is a record with checkpoints, or a folder of checkpoints (safetensors or torch files, one after each task in the
-    order of their names) with ``network``, a function that makes the network, and ``data``, (inputs, output units) for each
-    task. ``background_data`` are inputs to compare with; by default the task's training samples, or for data of your
-    own its test samples. Settings are those of `Settings`: method, samples, top, target, score, background, variant, layer,
-    seed, batch_size. ``method="least-biased"`` takes the explainer that `record_bias` (perdure trust) found so, and says why.
+    ``run`` is a record with checkpoints, or a folder of checkpoints (safetensors or torch files, one after each task, sorted by
+    name) with ``network``, a function that returns the network, and ``data``, (inputs, output units) for each task.
+    ``background_data`` are background inputs; by default the task's training examples, or for a user's data its test examples.
 
-    Samples are taken in a seeded order balanced over classes: ``per_task`` of them (40), or as many as it takes until the 95 %
-    interval of SHAPC-Mean is ``precision`` wide to each side. What is done is kept (``out``, by default ``shapc/`` in the
-    record), and the same call goes on from there to the same bits. ``keep_maps`` also keeps the attributions, in safetensors.
+    Examples are explained in a seeded order balanced over classes: ``examples`` per task (40), or as many as needed until the
+    95 % interval of SHAPC-Mean is within ``precision`` of its mean. Finished values are stored in ``out`` (by default in the
+    run's cache); the same call resumes from there with bit-identical results. ``keep_maps`` also stores the attributions.
     ``retrain_reference`` adds the score between this network and one trained from another seed: ``True`` trains it on the
     first task, a path takes the record of another seed.
     """
     if precision is not None and not 0 < precision < 1:
         raise InputError(f"precision: expected a number between 0 and 1, got {precision!r}")
-    if per_task is not None and per_task < 2:
-        raise InputError(f"per_task: expected at least 2 samples, got {per_task}")
-    evidence = None
-    if settings.get("method") == LEAST_BIASED:
-        evidence = chosen_explainer(record)
-        settings = {**settings, "method": evidence.least}
-    chosen = _checked_settings(settings)
-    subject = subject_of(record, network, data, background_data, data_dir, device)
-    folder = Path(out) if out is not None else subject.path / FOLDER
-    others = {tau: tuple(range(tau + 1, len(subject.curriculum))) for tau in subject.first_visits()}
-    about = {"checkpoints": list(subject.files), "data": subject.data.fingerprint}
-    folder.mkdir(parents=True, exist_ok=True)
-    limit = per_task if per_task is not None or precision is not None else PER_TASK
-    with alone(folder):
-        remove_litter(folder)
-        store = Store.open(folder, chosen, about, others)
-        flight = Flight(subject, subject, store, keep_maps)
-        tasks, stopped = flight.run(limit, precision, progress)
-        retraining = None
-        if retrain_reference:
-            other = _other_seed(subject, retrain_reference, folder, network, data, background_data, data_dir, device)
-            retraining = _retraining(subject, other, folder, chosen, limit or PER_TASK)
-    result = _result(subject, chosen, store, tasks, stopped, retraining)
-    if evidence is not None:
-        result.settings["chosen"] = evidence.reading
-    return result
+    if examples is not None and examples < 2:
+        raise InputError(f"examples: expected at least 2 per task, got {examples}")
+    chosen = _checked(settings or ShapcSettings())
+    loaded = load_sequence(run, network, data, background_data, data_dir, device)
+    cache = loaded.cache if out is None else Cache(Path(out))
+    limit = examples if examples is not None or precision is not None else EXAMPLES
+    later = {tau: tuple(range(tau + 1, len(loaded.curriculum))) for tau in loaded.first_visits()}
+    key = {"settings": as_json(chosen), "checkpoints": loaded.digests, "data": loaded.data.fingerprint}
+    entry = cache.entry(KIND, key)
+    with lock_folder(entry.folder):
+        remove_temp_files(entry.folder)
+        values = ShapcValues.open(entry.folder, chosen, later)
+        tasks, stopped = ShapcRunner(loaded, loaded, values, keep_maps).run(limit, precision, progress)
+    reference = None
+    if retrain_reference:
+        load = _loader(network, data, background_data, data_dir, device)
+        other = other_seed(loaded, retrain_reference, cache.folder / "retrained", load, data_dir, device)
+        reference = _compare_seeds(loaded, other, cache, chosen, limit or EXAMPLES)
+    return _result(loaded, chosen, values, tasks, stopped, reference)
 
 
-def _checked_settings(given: Mapping[str, Any]) -> Settings:
-    known = [field.name for field in fields(Settings)]
-    for name in given:
-        if name not in known:
-            raise InputError(f"shapc: there is no setting {name!r}; {nearest(name, known)}")
-    chosen = Settings(**given)
-    if chosen.method not in explain.method_names():
-        raise explain.unknown_method(chosen.method)
-    return chosen
+def _checked(settings: ShapcSettings) -> ShapcSettings:
+    """Check the method and its options."""
+    return replace(settings, options=get_explainer(settings.method).parsed_options(settings.options))
 
 
-class Flight:
-    """An audit under way: units of samples are explained under one network after the other, and only numbers are kept."""
+def as_json(settings: ShapcSettings) -> dict[str, Any]:
+    """Return settings as JSON returns them."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
+    return plain
 
-    def __init__(self, subject: Subject, other: Subject, store: Store, keep_maps: bool = False) -> None:
-        self.subject, self.other, self.store, self.keep_maps = subject, other, store, keep_maps
-        seed = store.settings.seed
+
+def _loader(
+    network: NetworkMaker | None, data: Any, background_data: Any, data_dir: Path | None, device: str
+) -> Callable[[Path], LoadedRun]:
+    return lambda path: load_sequence(path, network, data, background_data, data_dir, device)
+
+
+class ShapcRunner:
+    """Explains units of examples under one network after the other and stores only their values."""
+
+    def __init__(self, run: LoadedRun, other: LoadedRun, values: ShapcValues, keep_maps: bool = False) -> None:
+        self.loaded, self.other, self.values, self.keep_maps = run, other, values, keep_maps
+        self.settings = values.settings
         self.orders = {
-            tau: balanced_order(subject.data.labels(subject.curriculum[tau]), seed, subject.curriculum[tau])
-            for tau in store.others
+            tau: balanced_order(run.data.labels(run.curriculum[tau]), self.settings.seed, run.curriculum[tau])
+            for tau in values.later_steps
         }
         self.saved = time.monotonic()
 
     def run(
-        self, per_task: int | None, precision: float | None, progress: Progress | None = None
+        self, limit: int | None, precision: float | None, progress: ShapcProgress | None = None
     ) -> tuple[dict[int, TaskValues], str]:
-        """Take samples until there are enough; return them, and in words why it stopped."""
-        longest = max(len(order) for order in self.orders.values())
-        wanted = longest if per_task is None else min(per_task, longest)
+        """Explain examples until there are enough; return their values and why it stopped."""
+        most = max(len(order) for order in self.orders.values())
+        wanted = most if limit is None else min(limit, most)
         rounds = -(-wanted // UNIT)
-        steps = len(self.subject.curriculum)
+        steps = len(self.loaded.curriculum)
+        tasks: dict[int, TaskValues] = {}
         try:
             for number in range(rounds):
                 self._round(number, rounds, progress)
-                taken = self._taken(min((number + 1) * UNIT, wanted))
-                estimate = running(taken, steps, self.store.settings.seed)
+                count = min((number + 1) * UNIT, wanted)
+                tasks = {tau: values.first(count) for tau, values in self.values.tasks.items()}
+                estimate = running_mean(tasks, steps, self.settings.seed)
                 if progress is not None:
                     progress((number + 1) * len(self.orders), rounds * len(self.orders), estimate)
                 if precision is not None and (estimate.high - estimate.low) / 2 <= precision:
-                    return taken, f"the interval is within {precision:g} to each side"
+                    return tasks, f"the interval is within ±{precision:g}"
         finally:
-            self.store.save()
-        if wanted == longest:
-            return taken, "all test samples are taken"
-        return taken, f"{wanted} samples of each task are taken"
+            self.values.save()
+        return tasks, "all test examples" if wanted == most else f"{wanted} examples per task"
 
-    def _taken(self, count: int) -> dict[int, TaskValues]:
-        return {tau: values.first(count) for tau, values in self.store.tasks.items()}
-
-    def _round(self, number: int, rounds: int, progress: Progress | None) -> None:
-        """Explain the next few samples of every task, unless an earlier call has done it."""
-        for place, tau in enumerate(self.orders):
-            rows = self.orders[tau][number * UNIT : (number + 1) * UNIT]
-            done = len(self.store.tasks[tau]) >= number * UNIT + len(rows)
-            if len(rows) and (not done or (self.keep_maps and not self.store.has_maps(tau, number * UNIT))):
-                unit = self._unit(tau, rows, number * UNIT)
+    def _round(self, number: int, rounds: int, progress: ShapcProgress | None) -> None:
+        """Explain the next unit of every task, unless an earlier call has done it."""
+        start = number * UNIT
+        for index, tau in enumerate(self.orders):
+            rows = self.orders[tau][start : start + UNIT]
+            done = len(self.values.tasks[tau]) >= start + len(rows)
+            needs_maps = self.keep_maps and not self.values.has_maps(tau, start)
+            if len(rows) and (not done or needs_maps):
+                unit = self._unit(tau, rows, start)
                 if not done:
-                    self.store.tasks[tau] = self.store.tasks[tau].joined(unit)
-                    self._save_now_and_then()
+                    self.values.tasks[tau] = self.values.tasks[tau].joined(unit)
+                    self._save_periodically()
             if progress is not None:
-                progress(number * len(self.orders) + place + 1, rounds * len(self.orders), None)
+                progress(number * len(self.orders) + index + 1, rounds * len(self.orders), None)
 
-    def _save_now_and_then(self) -> None:
+    def _save_periodically(self) -> None:
         if time.monotonic() - self.saved > SAVE_SECONDS:
-            self.store.save()
+            self.values.save()
             self.saved = time.monotonic()
 
-    def _unit(self, tau: int, rows: Any, first: int) -> TaskValues:
-        """Explain some samples of a task under its own network and each of the others, one network at a time."""
-        task, settings = self.subject.curriculum[tau], self.store.settings
-        labels = self.subject.data.labels(task)[rows]
-        before, decided = self._explained(self.subject, tau, tau, rows)
-        found = {name: np.full((len(rows), len(self.store.others[tau])), np.nan) for name in value_names(settings)}
-        predicted = [decided]
-        kept = {"after": {tau: before}}
-        for column, step in enumerate(self.store.others[tau]):
-            after, decided = self._explained(self.other, step, tau, rows)
-            predicted.append(decided)
+    def _unit(self, tau: int, rows: Rows, first: int) -> TaskValues:
+        """Explain some examples of a task under its own network and each later one, one network at a time."""
+        task, later = self.loaded.curriculum[tau], self.values.later_steps[tau]
+        unit = TaskValues.blank(len(rows), len(later), value_names(self.settings))
+        unit.example[:], unit.label[:] = rows, self.loaded.data.labels(task)[rows]
+        before, unit.predicted[:, 0] = self._explained(self.loaded, tau, tau, rows)
+        maps = {tau: before}
+        for column, step in enumerate(later):
+            after, unit.predicted[:, 1 + column] = self._explained(self.other, step, tau, rows)
             keys = np.asarray(rows) + (task << 32)
-            for name, values in pair_values(before, after, keys, settings).items():
-                found[name][:, column] = values
+            for name, values in pair_values(before, after, keys, self.settings).items():
+                unit.values[name][:, column] = values
             if self.keep_maps:
-                kept["after"][step] = after
+                maps[step] = after
         if self.keep_maps:
-            self._keep(tau, first, task, rows, labels, np.stack(predicted, axis=1), kept["after"])
-        return TaskValues(np.asarray(rows), labels, np.stack(predicted, axis=1), found)
+            self._store_maps(tau, first, task, unit, maps)
+        return unit
 
-    def _explained(self, subject: Subject, step: int, tau: int, rows: Any) -> tuple[Halves, Any]:
-        """Return the maps of some samples of step tau after a step, and what the learner decides for them."""
-        task, settings = self.subject.curriculum[tau], self.store.settings
-        network = subject.load(step)
-        rule = network if subject.decides_by == "logits" else subject.load_decision(step)
-        x = subject.data.inputs(task, rows).to(_device(network))
-        background = subject.data.background(task, settings.background, settings.seed).to(x.device)
-        decided = predictions(rule, x, subject.candidates(step, task))
-        target = subject.data.labels(task)[rows] if settings.target == "label" else decided
+    def _explained(self, run: LoadedRun, step: int, tau: int, rows: Rows) -> tuple[Halves, Any]:
+        """Return the maps of some examples of step tau after a step, and the decisions for them."""
+        task, settings = self.loaded.curriculum[tau], self.settings
+        network = run.network(step)
+        rule = network if run.decides_by == "logits" else run.decision_network(step)
+        x = run.data.inputs(task, rows).to(device_of(network))
+        background = run.data.background(task, settings.background, settings.seed).to(x.device)
+        decided = predictions(rule, x, run.candidates(step, task))
+        target = run.data.labels(task)[rows] if settings.target == "label" else decided
         if settings.head == "first":
-            take_head(network, self.subject.load(tau))
+            copy_head(network, self.loaded.network(tau))
         explained = rule if settings.score == "decision" else network
         try:
-            return halves(explained, x, target, background, settings), decided
+            return map_halves(explained, x, target, background, settings), decided
         except InputError as error:
-            raise InputError(f"{subject.path}: after step {step + 1}, task {task + 1}: {error}") from None
+            raise InputError(f"{run.path}: after step {step + 1}, task {task + 1}: {error}") from None
 
-    def _keep(
-        self, tau: int, first: int, task: int, rows: Any, labels: Any, predicted: Any, maps: dict[int, Halves]
-    ) -> None:
+    def _store_maps(self, tau: int, first: int, task: int, unit: TaskValues, maps: dict[int, Halves]) -> None:
         tensors = {
-            "sample": torch.as_tensor(np.asarray(rows)),
-            "label": torch.as_tensor(labels),
-            "predicted": torch.as_tensor(predicted),
+            "sample": torch.as_tensor(unit.example),
+            "label": torch.as_tensor(unit.label),
+            "predicted": torch.as_tensor(unit.predicted),
         }
-        pictures = self.subject.data.pictures(task, rows)
-        if pictures is not None:
-            tensors["pictures"] = torch.as_tensor(pictures)
-        for step, (one, other) in maps.items():
-            tensors[f"after-{step + 1:02d}.A"] = torch.as_tensor(one, dtype=torch.float32)
-            tensors[f"after-{step + 1:02d}.B"] = torch.as_tensor(other, dtype=torch.float32)
-        self.store.save_maps(tau, first, tensors)
+        images = self.loaded.data.images(task, unit.example)
+        if images is not None:
+            tensors["pictures"] = torch.as_tensor(images)
+        for step, halves in maps.items():
+            for half, array in zip("AB", halves, strict=True):
+                tensors[f"after-{step + 1:02d}.{half}"] = torch.as_tensor(array, dtype=torch.float32)
+        self.values.save_maps(tau, first, tensors)
 
 
-def _device(network: nn.Module) -> torch.device:
-    first = next(network.parameters(), None)
-    return torch.device("cpu") if first is None else first.device
-
-
-def _other_seed(
-    subject: Subject,
-    reference: bool | str | Path,
-    folder: Path,
-    network: Callable[[], nn.Module] | None,
-    data: Any,
-    background_data: Any,
-    data_dir: Path | None,
-    device: str,
-) -> Subject:
-    """Return the run to compare with: another seed's record, or one trained now on the first task."""
-    if reference is True:
-        return trained_again(subject, folder, data_dir, device)
-    other = subject_of(Path(str(reference)), network, data, background_data, data_dir, device)
-    if other.curriculum != subject.curriculum or other.data.fingerprint != subject.data.fingerprint:
-        raise InputError(f"{other.path}: it is no other seed of {subject.path}: its tasks or data differ")
-    if other.files[0] == subject.files[0]:
-        raise InputError(f"{other.path}: its first checkpoint equals that of {subject.path}; expected another seed")
-    return other
-
-
-def _retraining(subject: Subject, other: Subject, folder: Path, settings: Settings, per_task: int) -> Retraining:
-    """Score the networks of two seeds against each other, each after the step that trained the task."""
-    steps = tuple(tau for tau in subject.first_visits() if tau < len(other.curriculum))
-    about = {
-        "checkpoints": list(subject.files),
-        "against": list(other.files),
-        "data": subject.data.fingerprint,
+def _compare_seeds(
+    run: LoadedRun, other: LoadedRun, cache: Cache, settings: ShapcSettings, limit: int
+) -> RetrainingReference:
+    """Compare the networks of two seeds, each after the step that trained the task."""
+    steps = tuple(tau for tau in run.first_visits() if tau < len(other.curriculum))
+    key = {
+        "settings": as_json(settings),
+        "checkpoints": run.digests,
+        "against": other.digests,
+        "data": run.data.fingerprint,
     }
-    store = Store.open(folder / "retraining", settings, about, {tau: (tau,) for tau in steps})
-    tasks, _ = Flight(subject, other, store).run(per_task, None)
-    mean, calibrated = retraining_scores(tasks, len(subject.curriculum), settings.seed)
-    return Retraining(mean, calibrated, (str(subject.path), str(other.path)), steps)
+    entry = cache.entry(f"{KIND}-reference", key)
+    with lock_folder(entry.folder):
+        values = ShapcValues.open(entry.folder, settings, {tau: (tau,) for tau in steps})
+        tasks, _ = ShapcRunner(run, other, values).run(limit, None)
+    mean, calibrated = reference_scores(tasks, len(run.curriculum), settings.seed)
+    return RetrainingReference(mean, calibrated, (str(run.path), str(other.path)), steps)
 
 
 def _result(
-    subject: Subject,
-    settings: Settings,
-    store: Store,
+    run: LoadedRun,
+    settings: ShapcSettings,
+    values: ShapcValues,
     tasks: dict[int, TaskValues],
     stopped: str,
-    retraining: Retraining | None,
+    reference: RetrainingReference | None,
 ) -> ShapcResult:
-    found = scores(tasks, len(subject.curriculum), settings.shares, settings.variant, settings.seed)
-    words, enough = budget_in_words(found, settings.draws, settings.samples)
+    scores = compute_scores(tasks, len(run.curriculum), settings.shares, settings.variant, settings.seed)
+    budget, sufficient = describe_budget(scores, settings.stochastic, settings.samples)
     return ShapcResult(
-        run=str(subject.path),
-        learner=subject.learner,
-        benchmark=subject.benchmark,
-        seed=subject.seed,
-        tasks=subject.tasks,
-        curriculum=subject.curriculum,
-        settings={**as_json(asdict(settings)), "explained": _explained(subject, settings)},
-        mean=found.mean,
-        var=found.var,
-        calibrated=found.calibrated,
-        limit=found.limit,
-        matrices=found.matrices,
-        sensitivity=found.sensitivity,
-        outcomes=found.outcomes,
-        budget=words,
-        budget_is_enough=enough,
+        run=str(run.path),
+        learner=run.learner,
+        benchmark=run.benchmark,
+        seed=run.seed,
+        tasks=run.tasks,
+        curriculum=run.curriculum,
+        settings={**as_json(settings), "explained": _describe_explained(run, settings)},
+        mean=scores.mean,
+        var=scores.var,
+        calibrated=scores.calibrated,
+        limit=scores.limit,
+        matrices=scores.matrices,
+        sensitivity=scores.sensitivity,
+        outcomes=scores.outcomes,
+        budget=budget,
+        budget_is_enough=sufficient,
         stopped=stopped,
-        table={tau: values.values["shapc"] for tau, values in tasks.items()},
-        samples={tau: values.sample for tau, values in tasks.items()},
-        folder=str(store.folder),
-        retraining=retraining,
+        table={tau: task.values["shapc"] for tau, task in tasks.items()},
+        examples={tau: task.example for tau, task in tasks.items()},
+        folder=str(values.folder),
+        retraining=reference,
     )
 
 
-def _explained(subject: Subject, settings: Settings) -> str:
-    whose = "the true class" if settings.target == "label" else "the class each network decides for"
-    words = explained_in_words(whose, settings.score, subject.decides_by)
-    return f"{words}, by the head of the sample's own step" if settings.head == "first" else words
+def _describe_explained(run: LoadedRun, settings: ShapcSettings) -> str:
+    target = "the true class" if settings.target == "label" else "the class each network predicts"
+    text = describe_score(target, settings.score, run.decides_by)
+    return f"{text}, with the head of the step that trained the task" if settings.head == "first" else text

@@ -1,118 +1,283 @@
-"""The part of perdure trust that compares explainers by their attribution bias."""
+"""perdure trust bias: which explainer is least biased on a network?"""
 
 from __future__ import annotations
 
-import json
 import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from perdure.base.errors import InputError
-from perdure.cli.options import own_function
+from perdure.cli.options import (
+    AsJson,
+    DataDir,
+    Device,
+    Epochs,
+    LearningRate,
+    MethodOptions,
+    Momentum,
+    Optimizer,
+    PerClass,
+    TrainingBatchSize,
+    Width,
+    given,
+    parse_method_options,
+    print_json,
+)
 
 if TYPE_CHECKING:
+    from perdure.audits import BiasSettings, ShapcResult
     from perdure.audits.bias.ratings import Ratings
-    from perdure.audits.bias.results import BiasResult, ExplainerBias
-    from perdure.audits.shapc.results import ShapcResult
+    from perdure.audits.bias.results import BiasResult
 
-Show = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class OwnNetwork:
-    """A user's trained network, the weights it has (None when the function loads them), and the samples to ask about."""
-
-    network: str
-    weights: Path | None
-    data: str
-    outputs: int | None
-    """None for the largest label + 1."""
+OUT = Path("runs/trust")
+_NETWORK, _TRAINING = "Your own network", "Network to train (without RECORD)"
 
 
-def bias_of_own(own: OwnNetwork, out: Path, samples: int, asked: dict[str, Any], show: Show) -> BiasResult:
-    """Compare explainers on a network that is in no record."""
-    import numpy as np
-    import torch
+def bias(
+    record: Annotated[Path | None, typer.Argument(help="A record with checkpoints.", show_default=False)] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="An explainer (see perdure explain); repeatable. Default: all are compared."),
+    ] = None,
+    option: MethodOptions = None,
+    examples: Annotated[int, typer.Option(help="Test examples, balanced over tasks and classes.", min=1)] = 50,
+    samples: Annotated[int, typer.Option(help="Gradients, steps or perturbations per map.", min=1)] = 100,
+    permutations: Annotated[
+        int, typer.Option(help="Permutations for the Shapley values of an example, the reference.", min=20)
+    ] = 100,
+    background: Annotated[int, typer.Option(help="Background examples.", min=1)] = 50,
+    step: Annotated[
+        int | None, typer.Option(help="The checkpoint after this step (1-based); default: the last.", min=1)
+    ] = None,
+    target: Annotated[str, typer.Option(help="Explained class: label or predicted.")] = "label",
+    players: Annotated[str | None, typer.Option(help="pixels, features or grid.")] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="Value of masked inputs, and the start of integrated gradients: mean (of the background), zero or blur."
+        ),
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="Layer of Grad-CAM.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of examples, draws and training.", min=0)] = 0,
+    shapc: Annotated[
+        bool,
+        typer.Option("--shapc", help="Then compute SHAPC of the record with the least biased explainer."),
+    ] = False,
+    ratings: Annotated[
+        Path | None,
+        typer.Option(help="CSV of human ratings (explainer, rater, rating[, image]) to correlate with the bias."),
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Save the comparison as .png, .svg or .pdf.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where results without a record are stored; default: runs/trust. Those of a record are stored in it.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="file.py:function (input shape, outputs) -> network, or the name of a built-in network to train.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="Weights of your network: .safetensors, .pt or .pth. Default: as the function returns it.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Your examples, as the network takes them: file.npz with x, y and optionally background, or "
+            "file.py:function returning (inputs, labels) or (inputs, labels, background).",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    outputs: Annotated[
+        int | None,
+        typer.Option(help="Outputs of your network; default: the largest label + 1.", rich_help_panel=_NETWORK),
+    ] = None,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(help="Name of a benchmark, or a path to your data.", rich_help_panel=_TRAINING),
+    ] = None,
+    per_class: PerClass = None,
+    width: Width = None,
+    epochs: Epochs = None,
+    batch_size: TrainingBatchSize = None,
+    lr: LearningRate = None,
+    optimizer: Optimizer = None,
+    momentum: Momentum = None,
+    data_dir: DataDir = None,
+    device: Device = "cpu",
+) -> None:
+    """Compare explainers with the Shapley values of the same outputs: which is least biased, and is its lead significant?
 
-    from perdure.audits.bias.measure import measure_bias
-    from perdure.audits.bias.shapley_store import KeptShapley
-    from perdure.runs.data import OwnData, balanced_order
-    from perdure.runs.loaded_run import filled, read_weights
+    The network is that of a RECORD, your own (--network file.py:function, --weights, --data), or one that is trained first
+    (--benchmark, --network NAME). The result is stored; perdure audit --shapc --method least-biased uses it, and perdure report
+    shows it. Run the same command again to resume. The exit code is 1 if an explainer named by --method was refused.
+    """
+    from perdure.audits import BiasSettings
+    from perdure.audits.bias.measure import METHODS
+    from perdure.audits.bias.ratings import read_ratings
 
-    given = _samples(own.data)
-    data = OwnData.checked([given[:2]], None if len(given) == 2 else [given[2]])
-    rows = np.sort(balanced_order(data.labels(0), asked["seed"])[:samples])
-    x, labels = data.inputs(0, rows), data.labels(0)[rows]
-    outputs = own.outputs or int(data.labels(0).max()) + 1
-    network = own_function(own.network)(tuple(x.shape[1:]), outputs)
-    if not isinstance(network, torch.nn.Module):
-        raise InputError(f"--network {own.network}: it made a {type(network).__name__}, expected a torch.nn.Module")
-    if own.weights is not None:
-        source = "--outputs" if own.outputs else "the largest label + 1; say --outputs if there are more"
-        what = f"{own.weights}: the checkpoint, for a network of {outputs} outputs ({source}),"
-        network = filled(network, read_weights(own.weights), what)
-    device, count = asked.pop("device"), asked.pop("background")
-    target = asked.pop("target")
-    found = measure_bias(
-        network.to(device).eval(),
-        x.to(device),
-        labels if target == "label" else target,
-        background=data.background(0, count, asked["seed"]).to(device),
-        subject=f"{own.network} on {own.data}",
-        tables=KeptShapley(out / "shapley"),
-        progress=show,
-        **asked,
+    _check_combination(record, network, data, out, shapc)
+    methods = method or list(METHODS)
+    settings = BiasSettings(
+        methods=methods,
+        samples=samples,
+        permutations=permutations,
+        players=players,
+        baseline=baseline,
+        layer=layer,
+        seed=seed,
+        options=parse_method_options(option, methods),
     )
-    found.save(out / "bias.json")
-    return found
+    rated = None if ratings is None else read_ratings(ratings)
+    selection: dict[str, Any] = {"examples": examples, "target": target, "background": background, "device": device}
+    folder = out or OUT
+    stability = None
+    if data is not None and network is not None:
+        result = _user_network_bias(network, weights, data, outputs, folder, settings, selection)
+        file = folder / "bias.json"
+    else:
+        if record is None:
+            training = given(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
+            record = _train(benchmark, network, width, per_class, data_dir, training, seed, folder)
+        result, stability, file = _record_bias(record, step, settings, selection, data_dir, shapc)
+    _print(result, stability, rated, figure, as_json, file)
+    for name, reason in result.refused.items():
+        typer.echo(f"perdure: {name} was refused: {reason}", err=True)
+    if set(method or []) & set(result.refused):
+        raise typer.Exit(1)
 
 
-def _samples(place: str) -> Sequence[Any]:
+def _check_combination(
+    record: Path | None, network: str | None, data: str | None, out: Path | None, shapc: bool
+) -> None:
+    """Refuse options that would have no effect."""
+    if record is not None and out is not None:
+        raise InputError(f"--out {out}: results of a record are stored in the record; remove --out")
+    if data is not None and (record is not None or network is None):
+        raise InputError("--data needs --network file.py:function, your own trained network, and no RECORD")
+    if data is not None and shapc:
+        raise InputError(
+            "--shapc compares the checkpoints of a record. For your own checkpoints: "
+            "perdure audit FOLDER --shapc --method NAME --network file.py:function --data file.py:function"
+        )
+    if data is None and record is None and network is not None and ":" in network:
+        raise InputError(f"--network {network}: pass --data too, the examples to explain")
+
+
+def _record_bias(
+    record: Path,
+    step: int | None,
+    settings: BiasSettings,
+    selection: dict[str, Any],
+    data_dir: Path | None,
+    shapc: bool,
+) -> tuple[BiasResult, ShapcResult | None, Path]:
+    """Compare explainers on a record's network, and compute SHAPC with the least biased one if requested."""
+    from perdure.audits import ShapcSettings, audit_shapc, record_bias
+    from perdure.audits.bias.results import FILE
+    from perdure.audits.least_biased import least_biased_explainer
+    from perdure.cli.output.progress import PartProgress
+
+    with PartProgress(Console(stderr=True)) as bars:
+        index = None if step is None else step - 1
+        result = record_bias(record, step=index, settings=settings, data_dir=data_dir, progress=bars.show, **selection)
+        if not shapc:
+            return result, None, record / FILE
+        verdict = least_biased_explainer(record)
+        stability = audit_shapc(
+            record,
+            settings=ShapcSettings(method=verdict.least),
+            data_dir=data_dir,
+            device=selection["device"],
+            progress=lambda done, total, _: bars.show("SHAPC", done, total),
+        )
+    chosen = replace(stability, settings={**stability.settings, "chosen": verdict.reading})
+    return result, chosen, record / FILE
+
+
+def _user_network_bias(
+    network: str,
+    weights: Path | None,
+    data: str,
+    outputs: int | None,
+    out: Path,
+    settings: BiasSettings,
+    selection: dict[str, Any],
+) -> BiasResult:
+    """Compare explainers on a network that is in no record."""
+    from perdure.audits import network_bias
+    from perdure.audits.bias.records import built_network
+    from perdure.cli.output.progress import PartProgress
+    from perdure.runs.cache import FOLDER
+    from perdure.runs.user_code import load_function
+
+    arrays = _read_examples(data)
+    model = built_network(load_function(network), arrays, outputs, weights, network)
+    with PartProgress(Console(stderr=True)) as bars:
+        result = network_bias(
+            model,
+            arrays,
+            settings=settings,
+            subject=f"{network} on {data}",
+            cache=out / FOLDER,
+            progress=bars.show,
+            **selection,
+        )
+    result.save(out / "bias.json")
+    return result
+
+
+def _read_examples(source: str) -> Sequence[Any]:
     """Return (inputs, labels) or (inputs, labels, background) from a user's file or function."""
     import numpy as np
 
-    if place.endswith(".npz"):
-        try:
-            with np.load(place, allow_pickle=False) as arrays:
-                found = [arrays[name] for name in ("x", "y", "background") if name in arrays]
-                if not {"x", "y"} <= set(arrays):
-                    raise InputError(f"--data {place}: it has {', '.join(arrays) or 'nothing'}; expected x and y")
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"--data {place}: it cannot be read as arrays ({error})") from None
-        return found
-    given = own_function(place)()
-    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-        raise InputError(f"--data {place}: expected (inputs, labels) or (inputs, labels, background)")
-    return given
+    from perdure.runs.user_code import load_function
+
+    if not source.endswith(".npz"):
+        arrays = load_function(source)()
+        if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
+            raise InputError(f"--data {source}: expected (inputs, labels) or (inputs, labels, background)")
+        return arrays
+    try:
+        with np.load(source, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"--data {source}: it cannot be read as arrays ({error})") from None
+    if not {"x", "y"} <= set(arrays):
+        raise InputError(f"--data {source}: expected arrays x and y, got {', '.join(arrays) or 'none'}")
+    return [arrays[name] for name in ("x", "y", "background") if name in arrays]
 
 
-def trained_record(
+def _train(
     benchmark: str | None,
     network: str | None,
     width: int | None,
     per_class: int | None,
     data_dir: Path | None,
-    given: dict[str, Any],
+    training: dict[str, Any],
     seed: int,
     out: Path,
 ) -> Path:
-    """Train a network on all classes of a benchmark at once, or find the one an earlier call has trained."""
-    from dataclasses import replace
-
+    """Train a network on all classes of a benchmark, or return the record that an earlier call has trained."""
     from perdure import learners, tasks
     from perdure.base.files import write_atomically
-    from perdure.cli.progress import RunProgress
-    from perdure.record.schema import ASIDE
+    from perdure.cli.output.run_progress import RunProgress
+    from perdure.record.schema import NO_RUNS_MARKER
 
     data = tasks.load(benchmark or "split-digits", per_class=per_class, data_dir=data_dir)
     protocol = learners.protocol_for(data)
@@ -121,116 +286,47 @@ def trained_record(
         learners.get("joint"),
         network=network or protocol.network,
         width=width,
-        training=replace(protocol.training, **given),
+        training=replace(protocol.training, **training),
         seed=seed,
     )
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / ASIDE, b"networks of perdure trust\n")
+    write_atomically(out / NO_RUNS_MARKER, b"networks of perdure trust bias\n")
     folder = out / f"{data.name}-{network or protocol.network}-seed-{seed}"
     if not folder.exists():
-        typer.echo(f"no record is named, so {run.network} is trained on {data.name} first ({folder})", err=True)
-    with RunProgress("training", Console(stderr=True), tells_tasks=False) as progress:
+        typer.echo(f"no RECORD given: training {run.network} on {data.name} ({folder})", err=True)
+    with RunProgress("training", Console(stderr=True), prints_tasks=False) as progress:
         learners.execute(run, folder, progress)
     return folder
 
 
-def tell_bias(
-    found: BiasResult,
+def _print(
+    result: BiasResult,
     stability: ShapcResult | None,
     ratings: Ratings | None,
     figure: Path | None,
     as_json: bool,
-    where: Path,
-    asked: Sequence[str],
+    file: Path,
 ) -> None:
-    """Print the comparison, or everything as JSON; save the figure; exit with 1 when an explainer asked for was refused."""
-    people = None
-    if ratings is not None:
-        from perdure.audits.bias.ratings import compare_with_ratings
+    """Print the comparison, or everything as JSON, and save the figure."""
+    from perdure.audits.bias.ratings import compare_with_ratings
+    from perdure.cli.output.bias_tables import print_bias
+    from perdure.cli.output.shapc_tables import print_shapc_result
 
-        people = compare_with_ratings(found, ratings)
+    people = None if ratings is None else compare_with_ratings(result, ratings)
     if figure is not None:
         from perdure import figures
 
-        figures.save(figures.bias_bars(found), figure)
-        typer.echo(f"picture: {figure}", err=True)
+        figures.save(figures.bias_bars(result), figure)
+        typer.echo(f"figure: {figure}", err=True)
     if as_json:
-        told = {"bias": found.to_json(), **({} if stability is None else {"shapc": stability.to_json()})}
+        value = {"bias": result.to_json(), **({} if stability is None else {"shapc": stability.to_json()})}
         if people is not None:
-            told["ratings"] = {"explainers": list(people.explainers), "r": people.linear.r, "reading": people.reading}
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        print_bias(found, where, Console())
-        if people is not None:
-            typer.echo(f"{people.raters} raters, {people.images} image(s). {people.reading}")
-        if stability is not None:
-            from perdure.cli.shapc_output import print_result
-
-            print_result(stability, Console())
-            typer.echo("perdure audit RUNS --shapc --method least-biased puts it beside other runs and on the page.")
-    for name, why in found.refused.items():
-        typer.echo(f"perdure: {name} was left out: {why}", err=True)
-    if set(asked) & set(found.refused):
-        raise typer.Exit(1)
-
-
-def print_bias(found: BiasResult, where: Path, console: Console) -> None:
-    """Print the bias of every explainer and control, and the verdict."""
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    say(
-        f"Can the explanation be believed? {found.subject}: {found.samples} samples, "
-        f"{found.settings['player_count']} players ({found.settings['players']})"
-    )
-    if found.target == "label":
-        say(
-            f"The true class is explained; the network gives it the highest score on {found.settings['decided']:.0%} of them."
-        )
-    table = Table(
-        title="attribution bias", title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
-    table.add_column("explainer", no_wrap=True)
-    for name in ("all shares, sides ↓", "corrected", "top 10%", "low 10%"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for before, entry in zip([None, *found.by_bias], found.by_bias, strict=False):
-        if before is not None and entry.control and not before.control:
-            table.add_section()
-        cells = (entry.corrected.mean(), *(entry.cells[0][side].mean for side in range(2)))
-        table.add_row(
-            _name(entry), _interval(entry.overall), *("–" if cell != cell else f"{cell:.4f}" for cell in cells)
-        )
-    console.print(table)
-    start = found.settings["baseline"] or "mean"
-    masked = {"mean": "the background's mean", "own": "your baseline"}.get(start, start)
-    if found.estimator == "exact":
-        say(f"Judged by exact Shapley values; masked values take {masked}.")
-    else:
-        floor = next(entry.floor.mean() for entry in found.explainers if entry.layer is None)
-        say(
-            f"Judged by Shapley values from {found.permutations} permutations ({found.estimator}), masked values taking "
-            f"{masked}; sampling noise is {found.noise_share:.1%} of their squared norm, and a map without bias would score "
-            f"{floor:.4f}."
-        )
-    for entry in found.explainers:
-        if entry.layer is not None:
-            say(f"{entry.method} is judged at layer {entry.layer} ({entry.players} positions), so it is not ranked.")
-        if entry.degenerate:
-            say(
-                f"{entry.method}: {entry.degenerate} of {found.samples} samples are set aside, because its map or the "
-                "Shapley values are zero everywhere."
-            )
-    if found.verdict is None:
-        say("No explainer could be ranked.")
-    else:
-        say(found.verdict.reading)
-    say(f"Everything is in {where}.")
-
-
-def _name(entry: ExplainerBias) -> str:
-    if entry.control:
-        return f"{entry.method} (control)"
-    return entry.method if entry.ranked else f"{entry.method} (its layer)"
-
-
-def _interval(value: Any) -> str:
-    """Biases are small: four digits for the limits too."""
-    return str(value) if value.method == "none" else f"{value.mean:.4f} [{value.low:.4f}, {value.high:.4f}]"
+            value["ratings"] = {"explainers": list(people.explainers), "r": people.linear.r, "reading": people.reading}
+        print_json(value)
+        return
+    print_bias(result, file, Console())
+    if people is not None:
+        typer.echo(f"{people.raters} raters, {people.images} image(s). {people.reading}")
+    if stability is not None:
+        print_shapc_result(stability, Console())
+        typer.echo("To include it in the audit and the report: perdure audit RUNS --shapc --method least-biased")

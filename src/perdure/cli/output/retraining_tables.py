@@ -1,4 +1,4 @@
-"""Retraining results as tables on a terminal."""
+"""Retraining results on a terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COLUMNS = ("MeGe ↑", "mean distance ↓", "ReCo rates ↑", "p", "ReCo precisi
 
 
 def print_retraining(result: RetrainingResult, distance: str, console: Console) -> None:
-    """Print the scores of every method at every level of noise, the trends, and what could not be computed."""
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    say(
+    """Print the scores of every method at every noise level, the trends, and what could not be computed."""
+    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    write(
         f"Do explanations survive retraining? {result.network} on {result.data}, {result.folds} folds, "
-        f"{result.per_fold} samples of each, distance {distance}"
+        f"{result.per_fold} examples per fold, distance {distance}"
     )
     table = Table(header_style="bold")
     table.add_column("noise")
@@ -29,45 +29,47 @@ def print_retraining(result: RetrainingResult, distance: str, console: Console) 
     table.add_column("explainer")
     for name in COLUMNS:
         table.add_column(name, justify="right")
-    for place, stage in enumerate(result.stages):
+    for index, stage in enumerate(result.stages):
         accuracy = f"{sum(stage.accuracy) / len(stage.accuracy):.3f}"
         for method in result.methods:
             table.add_row(
-                str(stage.noise), accuracy, _name(method, result), *_cells(result.scores(method, distance, place))
+                str(stage.noise), accuracy, _name(method, result), *_cells(result.scores(method, distance, index))
             )
         table.add_section()
     console.print(table)
     _print_trends(result, distance, console)
-    for place, stage in enumerate(result.stages):
+    for index, stage in enumerate(result.stages):
         for method in result.explainers:
-            for fold, why in result.incomplete_folds(method, distance, place).items():
-                say(f"  {method}, noise {stage.noise}, fold {fold + 1}: {why}")
-            aside = stage.pairs[method].degenerate(distance)
-            if aside:
-                say(f"  {method}, noise {stage.noise}: {aside} pairs without a {distance} distance were set aside")
-    say("A score says something about an explainer only as far as it differs from those of the two controls.")
+            for fold, why in result.incomplete_folds(method, distance, index).items():
+                write(f"  {method}, noise {stage.noise}, fold {fold + 1}: {why}")
+            undefined = stage.pairs[method].degenerate(distance)
+            if undefined:
+                write(f"  {method}, noise {stage.noise}: {undefined} pairs without a {distance} distance were excluded")
+    write("A score is informative only as far as it differs from the scores of the two controls.")
 
 
 def _print_trends(result: RetrainingResult, distance: str, console: Console) -> None:
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     for top_down in (False, True):
         if len(result.cascade() if top_down else result.levels()) < 3:
             continue
-        say("falls with noise" + (" from the top down" if top_down else "") + " (Page's test over folds):")
+        write("Trend with noise" + (" from the top down" if top_down else "") + " (Page's test over folds):")
         for method in result.methods:
             parts = []
             for score, label in (("mege", "MeGe"), ("reco_rate", "ReCo rates"), ("reco_precision", "ReCo precisions")):
-                found = result.trend(method, score, distance, top_down)
-                words = found.reason or f"rank correlation {found.rank_correlation:+.2f}, p {found.p_value:.2g}"
-                left = f", {found.left_out} folds left out" if found.left_out else ""
-                parts.append(f"{label} {words}{left}")
-            say(f"  {method}: " + "; ".join(parts))
+                trend = result.trend(method, score, distance, top_down)
+                text = trend.reason or f"rank correlation {trend.rank_correlation:+.2f}, p = {trend.p_value:.2g}"
+                excluded = f", {trend.left_out} folds excluded" if trend.left_out else ""
+                parts.append(f"{label} {text}{excluded}")
+            write(f"  {method}: " + "; ".join(parts))
 
 
 def print_checkpoints(result: CheckpointResult, distance: str, console: Console) -> None:
-    """Print the scores over all pairs of checkpoints beside SHAPC, then pair by pair for the first explainer."""
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    say(f"{result.run}: {result.learner}, pairs of checkpoints, {result.per_task} samples a task, distance {distance}")
+    """Print the scores over all pairs of checkpoints with SHAPC, then each pair for the first explainer."""
+    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    write(
+        f"{result.run}: {result.learner}, pairs of checkpoints, {result.per_task} examples per task, distance {distance}"
+    )
     table = Table(header_style="bold")
     table.add_column("explainer")
     for name in (*COLUMNS, "SHAPC"):
@@ -78,7 +80,7 @@ def print_checkpoints(result: CheckpointResult, distance: str, console: Console)
     first = result.methods[0]
     for before, after in result.steps():
         scores = result.between(first, distance, before, after)
-        say(
+        write(
             f"  {first}, after step {before + 1} and {after + 1}: MeGe {scores.mege:.4f}, ReCo rates {scores.reco_rate:.4f}, "
             f"SHAPC {result.shapc_between(first, before, after):.4f} (S= {scores.same}, S≠ {scores.different})"
         )

@@ -1,4 +1,4 @@
-"""Audits as tables on a terminal."""
+"""Audits on a terminal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from perdure.audits import MEASURES, Audit, Interval, LearnerAudit
 
 LABEL_WIDTH = 26
 CELL_WIDTH = 26
-"""Columns of a terminal for a measure's name, and for a value with its interval."""
+"""Characters for the label of a metric, and for a value with its interval."""
 
 
 def print_audit(audit: Audit, console: Console) -> None:
-    """Print every measure and score, a column for each learner, and below them why something is missing."""
+    """Print every metric and score with a column per learner, and below them why values are missing."""
     group = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
     for start in range(0, len(audit.learners), group):
         console.print(_table(audit, audit.learners[start : start + group]))
@@ -22,18 +22,20 @@ def print_audit(audit: Audit, console: Console) -> None:
         measures = ", ".join(dict.fromkeys(name for names in holders.values() for name in names))
         console.print(f"missing ({learners}): {measures}: {why}", highlight=False, style="dim", markup=False)
     for run, why in audit.left_out.items():
-        console.print(f"left out: {run}: {why}", highlight=False, style="yellow", markup=False)
+        console.print(f"not included: {run}: {why}", highlight=False, style="yellow", markup=False)
     if audit.partial_scores:
-        console.print("CL_score is over the known criteria only and does not compare with a complete one.")
+        console.print("CL_score covers the known criteria only; it is not comparable with a complete score.")
     if audit.first_places:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in audit.first_places.items())
         known = ", ".join(audit.first_place_criteria)
-        console.print(f"First place over all weightings of {known}: {shares}", highlight=False)
+        console.print(
+            f"Share of all weightings of {known} under which each learner ranks first: {shares}", highlight=False
+        )
 
 
 def _table(audit: Audit, learners: tuple[LearnerAudit, ...]) -> Table:
     table = Table(title=None, header_style="bold")
-    table.add_column("measure")
+    table.add_column("metric")
     for entry in learners:
         runs = f"{len(entry.runs)} run{'s' if len(entry.runs) != 1 else ''}"
         where = f"{entry.benchmark}, {runs}" if entry.benchmark else runs
@@ -45,7 +47,7 @@ def _table(audit: Audit, learners: tuple[LearnerAudit, ...]) -> Table:
     table.add_section()
     for name in audit.learners[0].scores:
         table.add_row(f"CL_score {name} ↑", *(_cell(entry.scores[name]) for entry in learners))
-        table.add_row(f"CL_stability {name} ↑", *(_cell(entry.stability[name]) for entry in learners))
+        table.add_row(f"CL_stability {name} ↑", *(_cell(entry.cl_stability[name]) for entry in learners))
     return table
 
 

@@ -1,0 +1,181 @@
+"""Audit the records of runs: performance, and optionally reasons (SHAPC) and causes (CLAMP)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perdure.audits.clamp import fit_runs
+from perdure.audits.criteria import Weights, audit_runs
+from perdure.audits.findings import read_findings
+from perdure.audits.least_biased import common_explainer
+from perdure.audits.provenance import provenance_of
+from perdure.audits.results import MEASURES, Audit, LearnerAudit
+from perdure.audits.shapc.differences import compare_learners
+from perdure.audits.shapc.results import ShapcResult
+from perdure.audits.shapc.settings import LEAST_BIASED, ShapcSettings
+from perdure.base.errors import InputError
+from perdure.metrics import Interval, Missing, interval
+from perdure.record import Measurements, Record, find_records
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from perdure.audits.shapc.runner import ShapcProgress
+
+StartProgress = Callable[[str], "ShapcProgress"]
+"""Called with the path of each run before it is explained; returns the run's progress callback."""
+
+
+def audit(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    network: Callable[[], nn.Module] | None = None,
+    data: Any = None,
+    shapc: bool | ShapcSettings = False,
+    clamp: bool = False,
+    examples: int | None = None,
+    precision: float | None = None,
+    keep_maps: bool = False,
+    retrain_reference: bool = False,
+    weights: str | Mapping[str, Weights] | None = None,
+    renormalise: bool = False,
+    count_teachers: bool = False,
+    data_dir: Path | None = None,
+    device: str = "cpu",
+    progress: StartProgress | None = None,
+) -> Audit:
+    """Audit the records at or below some paths. Runs of one learner on one benchmark are averaged.
+
+    Parameters
+    ----------
+    paths : records, or folders with records below
+    network, data : a function that returns the network, and (inputs, labels) of each task; needed for SHAPC if the records do
+        not name their own. Passing them computes SHAPC.
+    shapc : compare the reasons of the checkpoints, with default settings or with `ShapcSettings`
+    clamp : fit CLAMP to the accuracy curves (seconds; minutes with many tasks)
+    examples, precision, keep_maps : of SHAPC, see `audit_shapc`
+    retrain_reference : also compare runs of different seeds; a single run is trained again on its first task
+    weights, renormalise, count_teachers : of the CL_score, see `audit_runs`
+    data_dir, device : where data files are, and where networks run
+    progress : called with each run that is explained; returns its progress callback
+
+    Returns
+    -------
+    Audit
+        A run without a finished task, or an unfinished run of a learner with finished ones, is listed in ``left_out``. Results
+        of `perdure trust` that are stored in the records are included.
+    """
+    path_list = [paths] if isinstance(paths, str | Path) else list(paths)
+    records = [Record.open(path) for path in find_records(path_list)]
+    runs, left_out = _usable([record.measurements for record in records])
+    if not runs:
+        raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
+    result = with_trust(
+        replace(
+            audit_runs(runs, weights, renormalise, count_teachers),
+            left_out=left_out,
+            provenance=tuple(provenance_of(record) for record in records if str(record.path) not in left_out),
+            clamp=fit_runs(runs) if clamp else (),
+        )
+    )
+    if not shapc and network is None and data is None:
+        return result
+    from perdure.audits.shapc.runner import audit_shapc  # noqa: PLC0415  (it needs torch)
+
+    sequences = [run for run in runs if not run.is_reference]
+    settings, evidence = _explainer_settings(shapc, [run.run for run in sequences])
+    results = []
+    for run in sequences:
+        reference = retrain_reference and _other_seed(run, sequences)
+        shapc_result = audit_shapc(
+            run.run,
+            settings=settings,
+            network=network,
+            data=data,
+            examples=examples,
+            precision=precision,
+            keep_maps=keep_maps,
+            retrain_reference=reference,
+            data_dir=data_dir,
+            device=device,
+            progress=None if progress is None else progress(run.run),
+        )
+        results.append(replace(shapc_result, settings={**shapc_result.settings, **evidence}))
+    return with_shapc(result, results)
+
+
+def with_trust(audit: Audit) -> Audit:
+    """Return an audit with the findings of `perdure trust` in its records; of a missing record, known findings are kept."""
+    seeds = {run.run: run.seed for run in audit.provenance}
+    known = {findings.run: findings for findings in audit.trust}
+    trust = []
+    for entry in audit.learners:
+        for run in entry.runs:
+            if Path(run).is_dir():
+                trust.append(read_findings(run, entry.learner, entry.benchmark, seeds.get(run)))
+            elif run in known:
+                trust.append(known[run])
+    return replace(audit, trust=tuple(findings for findings in trust if not findings.empty))
+
+
+def with_shapc(audit: Audit, results: Sequence[ShapcResult]) -> Audit:
+    """Return an audit with SHAPC results and the differences between its learners."""
+    learners = tuple(
+        _with_shapc_measures(entry, [result for result in results if result.run in entry.runs])
+        for entry in audit.learners
+    )
+    return replace(audit, learners=learners, shapc=tuple(results), differences=compare_learners(results))
+
+
+def _usable(runs: Sequence[Measurements]) -> tuple[list[Measurements], dict[str, str]]:
+    """Return the runs that can be averaged, and why the others are left out."""
+    finished = {(run.benchmark, run.learner) for run in runs if run.complete}
+    usable, left_out = [], {}
+    for run in runs:
+        if len(run.table) == 0:
+            left_out[run.run] = "no task is finished yet"
+        elif not run.complete and (run.benchmark, run.learner) in finished:
+            left_out[run.run] = "unfinished, while other runs of the learner are finished"
+        else:
+            usable.append(run)
+    return usable, left_out
+
+
+def _explainer_settings(shapc: bool | ShapcSettings, records: Sequence[str]) -> tuple[ShapcSettings, dict[str, str]]:
+    """Return the settings with the explainer's name, and the evidence if it was chosen by attribution bias."""
+    settings = shapc if isinstance(shapc, ShapcSettings) else ShapcSettings()
+    if settings.method != LEAST_BIASED or not records:
+        return settings, {}
+    verdict = common_explainer(records)
+    return replace(settings, method=verdict.least), {"chosen": verdict.reading}
+
+
+def _other_seed(run: Measurements, runs: Sequence[Measurements]) -> bool | str:
+    """Return the next run of the same learner and benchmark, or True if there is none."""
+    same = [other.run for other in runs if (other.benchmark, other.learner) == (run.benchmark, run.learner)]
+    return same[(same.index(run.run) + 1) % len(same)] if len(same) > 1 else True
+
+
+def _with_shapc_measures(entry: LearnerAudit, results: Sequence[ShapcResult]) -> LearnerAudit:
+    values = {
+        "shapc_mean": [result.mean for result in results],
+        "shapc_var": [result.var for result in results],
+        "shapc_calibrated": [result.calibrated for result in results],
+    }
+    if not results:
+        missing = interval([Missing("it learns all tasks at once: there is no later network to compare with")])
+        return replace(entry, measures={**entry.measures, **dict.fromkeys(values, missing)})
+    measures = {name: _over_runs(name, intervals) for name, intervals in values.items()}
+    run_values = {name: tuple(value.mean for value in intervals) for name, intervals in values.items()}
+    return replace(entry, measures={**entry.measures, **measures}, run_values={**entry.run_values, **run_values})
+
+
+def _over_runs(name: str, values: Sequence[Interval]) -> Interval:
+    """Return the interval over runs; for a single run, its interval over examples."""
+    if len(values) == 1:
+        return values[0]
+    means = [Missing(value.reason) if value.reason and value.mean != value.mean else value.mean for value in values]
+    return interval(means, bounds=MEASURES[name].bounds)

@@ -1,0 +1,106 @@
+"""Shapley values stored example by example, so that a long measurement can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from perdure import explain
+from perdure.explain import Players, ShapleyTable
+from perdure.runs.cache import Cache, digest, weights_digest
+
+KIND = "shapley"
+
+
+@dataclass(frozen=True)
+class CachedShapley:
+    """Computes tables as `explain.shapley_table` does, one example after another, and stores each in a cache.
+
+    The key contains everything that determines the values: the weights, the example, its target, the background and every
+    setting.
+    """
+
+    cache: Cache
+
+    def __call__(
+        self,
+        model: nn.Module,
+        x: Any,
+        target: Any,
+        *,
+        background: Any = None,
+        batch_size: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        **settings: Any,
+    ) -> ShapleyTable:
+        """Return the table of all examples; ``settings`` as in `explain.shapley_table`."""
+        shared = {
+            "weights": weights_digest(model),
+            "background": _key(background),
+            "settings": {name: _key(value) for name, value in sorted(settings.items())},
+        }
+        tables = []
+        for index in range(len(x)):
+            unit = target if isinstance(target, str | int) else target[index : index + 1]
+            entry = self.cache.entry(KIND, {**shared, "example": digest(x[index]), "target": _key(unit)})
+
+            def compute(row: int = index, unit: Any = unit) -> dict[str, Tensor]:
+                example = x[row : row + 1]
+                return _tensors(
+                    explain.shapley_table(
+                        model, example, unit, background=background, batch_size=batch_size, **settings
+                    )
+                )
+
+            tables.append(_table(entry.tensors("values", compute), settings))
+            if progress is not None:
+                progress(index + 1, len(x))
+        return _joined(tables)
+
+
+def _key(value: Any) -> Any:
+    """Return a setting as a JSON value that differs whenever the setting does."""
+    if isinstance(value, Players):
+        return f"{value.kind}-{digest(value.labels)}"
+    return digest(value) if isinstance(value, np.ndarray | Tensor) else repr(value)
+
+
+def _tensors(table: ShapleyTable) -> dict[str, Tensor]:
+    tensors = {
+        "values": torch.from_numpy(table.values),
+        "stderr": torch.from_numpy(table.stderr),
+        "counts": torch.tensor([table.permutations, table.evaluations]),
+        "layer": torch.tensor(list((table.layer or "").encode()), dtype=torch.uint8),
+    }
+    return tensors if table.parts is None else {**tensors, "parts": torch.from_numpy(table.parts)}
+
+
+def _table(tensors: dict[str, Tensor], settings: dict[str, Any]) -> ShapleyTable:
+    return ShapleyTable(
+        values=tensors["values"].numpy(),
+        stderr=tensors["stderr"].numpy(),
+        parts=tensors["parts"].numpy() if "parts" in tensors else None,
+        permutations=int(tensors["counts"][0]),
+        evaluations=int(tensors["counts"][1]),
+        estimator=settings.get("estimator", "antithetic"),
+        layer=bytes(tensors["layer"].tolist()).decode() or None,
+    )
+
+
+def _joined(tables: list[ShapleyTable]) -> ShapleyTable:
+    first = tables[0]
+    parts = [table.parts for table in tables if table.parts is not None]
+    return ShapleyTable(
+        values=np.concatenate([table.values for table in tables]),
+        stderr=np.concatenate([table.stderr for table in tables]),
+        parts=np.concatenate(parts, axis=1) if parts else None,
+        permutations=first.permutations,
+        evaluations=sum(table.evaluations for table in tables),
+        estimator=first.estimator,
+        layer=first.layer,
+    )

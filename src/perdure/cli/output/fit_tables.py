@@ -1,0 +1,152 @@
+"""CLAMP fits on a terminal."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from perdure.surrogate import describe
+from perdure.surrogate.best_order import UNTESTED_NOTE
+from perdure.surrogate.rank_comparison import WARNING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perdure.surrogate import Fit, RankComparison
+
+LABEL_WIDTH = 22
+CELL_WIDTH = 23
+"""Characters for the label of a row, and for an estimate with its interval."""
+
+
+def print_fit(fit: Fit, console: Console) -> None:
+    """Print properties with intervals, the paper's parameters, transfer, difficulty, and the diagnostics."""
+    console.print(_algorithms(fit))
+    for columns in _column_groups(len(fit.problem.tasks), console):
+        console.print(_tasks(fit, columns))
+    console.print(f"95 % intervals: {fit.interval_kind}. °: not determined by the data alone.", highlight=False)
+    for line in describe(fit):
+        console.print(line, highlight=False, style="yellow" if line.startswith("Warning") else None, markup=False)
+
+
+def print_extras(extras: dict[str, Any], console: Console) -> None:
+    """Print a prediction, a best order and profiles, if requested."""
+    if "prediction" in extras:
+        _print_prediction(extras["prediction"], console)
+    if "best_order" in extras:
+        best = extras["best_order"]
+        order = ", ".join(str(task + 1) for task in best.order)
+        search = "all orders were tried" if best.exhaustive else "found by swapping tasks, possibly not the best"
+        console.print(
+            f"Best order: {order} (mean final performance {best.performance:.3f}, {best.gain:+.3f} over the given order, "
+            f"95 % [{best.gain_low:+.3f}, {best.gain_high:+.3f}], better in {best.share:.0%} of draws; {search}; {UNTESTED_NOTE})",
+            highlight=False,
+            markup=False,
+        )
+    for profile in extras.get("profiles", []):
+        console.print(
+            f"Profile likelihood of {profile.name}: {profile.estimate:.3f}, 95 % [{profile.low:.3f}, {profile.high:.3f}]",
+            highlight=False,
+            markup=False,
+        )
+
+
+def print_ranks(ranks: RankComparison, console: Console) -> None:
+    """Print the ranks in each data set with intervals and how well they agree."""
+    table = Table(header_style="bold", title=f"rank by {ranks.property} (1 = highest)")
+    table.add_column("algorithm")
+    for name in ranks.data_sets:
+        table.add_column(name, justify="right")
+    for index, algorithm in enumerate(ranks.algorithms):
+        cells = [
+            f"{ranks.ranks[row, index]:g} [{ranks.rank_low[row, index]:.0f}, {ranks.rank_high[row, index]:.0f}]"
+            for row in range(len(ranks.data_sets))
+        ]
+        table.add_row(algorithm, *cells)
+    console.print(table)
+    console.print(
+        f"Spearman's correlation {ranks.agreement:.2f}, 95 % [{ranks.agreement_low:.2f}, {ranks.agreement_high:.2f}], "
+        f"n = {len(ranks.algorithms)} algorithms, permutation p = {ranks.p_value:.3f}",
+        highlight=False,
+        markup=False,
+    )
+    console.print(f"warning: {WARNING}", style="yellow", highlight=False)
+
+
+def _algorithms(fit: Fit) -> Table:
+    table = Table(header_style="bold", title="algorithms (efficiency and translation relative to the mean efficiency)")
+    table.add_column("algorithm")
+    for name in ("efficiency", "retention", "translation"):
+        table.add_column(name, justify="right")
+    for symbol in ("γ", "h", "λ"):
+        table.add_column(f"paper's {symbol}", justify="right", style="dim")
+    for index, algorithm in enumerate(fit.problem.algorithms):
+        cells = [_estimate(fit, name, index) for name in ("efficiency", "retention", "translation")]
+        paper = (fit.paper.efficiency, fit.paper.retention, fit.paper.translation)
+        table.add_row(algorithm, *cells, *(f"{values[index]:.2f}" for values in paper))
+    return table
+
+
+def _column_groups(tasks: int, console: Console) -> list[range]:
+    """Return the tasks in groups whose columns fit the width of the terminal."""
+    group = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
+    return [range(start, min(start + group, tasks)) for start in range(0, tasks, group)]
+
+
+def _tasks(fit: Fit, columns: range) -> Table:
+    tasks = fit.problem.tasks
+    table = Table(
+        header_style="bold", title="transfer: effect of training the row's task on the column's task (own task = 1)"
+    )
+    table.add_column("trained")
+    for column in columns:
+        table.add_column(tasks[column], justify="right")
+    for row, name in enumerate(tasks):
+        table.add_row(name, *(_estimate(fit, "transfer", (row, column)) for column in columns))
+    table.add_section()
+    table.add_row("difficulty", *(_estimate(fit, "difficulty", column) for column in columns))
+    table.add_row("paper's d", *(_number(fit.paper.difficulty[column]) for column in columns), style="dim")
+    return table
+
+
+def _print_prediction(prediction: Any, console: Console) -> None:
+    order = ", ".join(str(task + 1) for task in prediction.curriculum)
+    for columns in _column_groups(len(prediction.tasks), console):
+        table = Table(header_style="bold", title=f"predicted performance after {order}")
+        table.add_column("algorithm")
+        for column in columns:
+            table.add_column(prediction.tasks[column], justify="right")
+        for index, algorithm in enumerate(prediction.algorithms):
+            cells = []
+            for column in columns:
+                ends = (prediction.curves, prediction.low, prediction.high)
+                value, low, high = (values[index, column, -1] for values in ends)
+                cells.append(f"{value:.2f} [{_number(low)}, {_number(high)}]")
+            table.add_row(algorithm, *cells)
+        console.print(table)
+    if prediction.guessed:
+        guessed = ", ".join(prediction.tasks[task] for task in prediction.guessed)
+        console.print(
+            f"warning: not trained in the curves, values are guesses: {guessed}", style="yellow", highlight=False
+        )
+
+
+def _estimate(fit: Fit, name: str, index: int | tuple[int, int]) -> str:
+    value = getattr(fit, name)[index]
+    if math.isnan(value):
+        return "–"
+    low, high = fit.intervals[name][index]
+    if low == high:
+        return f"{value:.2f}"
+    mark = "" if fit.diagnostics.supported[name][index] else "°"
+    return f"{value:.2f}{mark} [{_number(low)}, {_number(high)}]"
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{value:.2f}"

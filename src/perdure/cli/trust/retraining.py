@@ -1,0 +1,223 @@
+"""perdure trust retraining: do explanations survive retraining?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from perdure.base.errors import InputError
+from perdure.cli.options import (
+    AsJson,
+    DataDir,
+    Device,
+    Epochs,
+    LearningRate,
+    MethodOptions,
+    Momentum,
+    Optimizer,
+    PerClass,
+    TrainingBatchSize,
+    Width,
+    given,
+    parse_method_options,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from perdure.audits.retraining.checkpoints import CheckpointResult
+    from perdure.audits.retraining.results import RetrainingResult
+
+OUT = Path("runs/retraining")
+
+
+def retraining(
+    record: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A record: its checkpoints are compared too, and its data and network used.", show_default=False
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="An explainer (see perdure explain); repeatable. Default: expected_gradients."),
+    ] = None,
+    option: MethodOptions = None,
+    folds: Annotated[
+        int, typer.Option(help="Networks to train, each without one fold; 0: only the record's checkpoints.", min=0)
+    ] = 5,
+    examples: Annotated[
+        int, typer.Option(help="Examples to explain per fold; half as many per task of a record.", min=2)
+    ] = 40,
+    samples: Annotated[int, typer.Option(help="Gradients, steps, perturbations or permutations per map.", min=1)] = 100,
+    background: Annotated[int, typer.Option(help="Background examples.", min=1)] = 50,
+    target: Annotated[Literal["label", "predicted"], typer.Option(help="Explained class.")] = "label",
+    players: Annotated[
+        str | None, typer.Option(help="Players of shapley and lime: pixels, features, grid or superpixels.")
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="Layer of Grad-CAM.")] = None,
+    distance: Annotated[
+        str, typer.Option(help="Distance shown in the tables: l2, l2-unit, cosine, spearman, ssim, ssim-unit.")
+    ] = "l2-unit",
+    noise: Annotated[str, typer.Option(help="Weight noise in percent of the weights' standard deviation.")] = "5,10,30",
+    top_down: Annotated[
+        float | None, typer.Option(help="Also add this percentage of noise from the output down, layer by layer.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of folds, networks and draws.", min=0)] = 0,
+    benchmark: Annotated[
+        str | None, typer.Option(help="Name of a benchmark, or a path to your data; default: split-digits.")
+    ] = None,
+    per_class: PerClass = None,
+    network: Annotated[
+        str | None,
+        typer.Option(help="Name of a built-in network, or file.py:function (input shape, outputs) -> network."),
+    ] = None,
+    width: Width = None,
+    epochs: Epochs = None,
+    batch_size: TrainingBatchSize = None,
+    lr: LearningRate = None,
+    optimizer: Optimizer = None,
+    momentum: Momentum = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Folds trained at once; they share the cores. Default: one per core.", min=1)
+    ] = None,
+    data_dir: DataDir = None,
+    device: Device = "cpu",
+    figure: Annotated[Path | None, typer.Option(help="Save the scores by noise level as .png, .svg or .pdf.")] = None,
+    out: Annotated[Path, typer.Option(help="Where networks and maps are stored and reused.")] = OUT,
+    as_json: AsJson = False,
+) -> None:
+    """Train networks without one fold each and measure whether their explanations agree: MeGe, ReCo, weight randomization.
+
+    Held-out examples are explained by all networks. MeGe and ReCo are printed with their controls, without noise on the weights
+    and with it. With a RECORD, the pairs of its checkpoints are compared too, and the results are stored in it for perdure audit
+    and perdure report. Run the same command again to resume. The exit code is 1 if an explainer was refused.
+    """
+    from perdure.audits import MapSettings, across_checkpoints, retrain, save_findings
+    from perdure.cli.output.progress import PartProgress
+
+    if folds == 0 and record is None:
+        raise InputError("--folds 0 needs a RECORD; pass one, or train at least 2 folds")
+    methods = method or ["expected_gradients"]
+    settings = MapSettings(
+        samples=samples,
+        background=background,
+        target=target,
+        layer=layer,
+        players=players,
+        seed=seed,
+        options=parse_method_options(option, methods),
+    )
+    shared: dict[str, Any] = {"methods": methods, "settings": settings, "device": device}
+    noise_shares = [percent / 100 for percent in _percentages(noise, "--noise")]
+    training = given(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
+    checkpoints: CheckpointResult | None = None
+    retrained: RetrainingResult | None = None
+    with PartProgress(Console(stderr=True)) as bars:
+        if record is not None:
+            checkpoints = across_checkpoints(
+                record, **shared, examples=max(2, examples // 2), data_dir=data_dir, progress=bars.show
+            )
+        if folds:
+            retrained = retrain(
+                **_setup(record, benchmark, per_class, data_dir, network, width, training),
+                **shared,
+                folds=folds,
+                examples=examples,
+                noise=noise_shares,
+                cascade_share=None if top_down is None else top_down / 100,
+                seed=seed,
+                workers=workers,
+                out=out,
+                progress=bars.show,
+            )
+    if record is not None:
+        save_findings(
+            record,
+            None if retrained is None else retrained.summary(),
+            None if checkpoints is None else checkpoints.summary(),
+        )
+    _print(retrained, checkpoints, distance, figure, as_json)
+
+
+def _percentages(text: str, option: str) -> list[float]:
+    try:
+        values = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InputError(f"{option} {text}: expected numbers separated by commas, as in 5,10,30") from None
+    if any(not 0 <= value < float("inf") for value in values):
+        raise InputError(f"{option} {text}: expected percentages of at least 0")
+    return values
+
+
+def _setup(
+    record: Path | None,
+    benchmark: str | None,
+    per_class: int | None,
+    data_dir: Path | None,
+    network: str | None,
+    width: int | None,
+    training: dict[str, Any],
+) -> dict[str, Any]:
+    """Return data, network and training: those of the record, or those of the options."""
+    from perdure import nets, tasks
+    from perdure.learners import protocol_for
+    from perdure.record import Record
+    from perdure.runs import recorded_benchmark
+    from perdure.runs.training_setup import recorded_training
+    from perdure.runs.user_code import load_function
+
+    maker = load_function(network) if network and ":" in network else network
+    if record is None:
+        data = tasks.load(benchmark or "split-digits", per_class=per_class, data_dir=data_dir)
+        settings = replace(protocol_for(data).training, **training)
+        return {"data": data, "network": maker, "width": width, "training": settings}
+    if benchmark is not None:
+        raise InputError("--benchmark: the record names its own data; pass one of the two")
+    opened = Record.open(record)
+    name = opened.manifest.network.get("name")
+    if maker is None and name not in nets.names():
+        raise InputError(
+            f"{record}: the record names no built-in network; pass --network file.py:function, or --folds 0"
+        )
+    return {
+        "data": recorded_benchmark(opened, data_dir),
+        "network": maker or name,
+        "width": width or opened.manifest.network.get("width"),
+        "training": replace(recorded_training(opened.manifest), **training),
+    }
+
+
+def _print(
+    retrained: RetrainingResult | None,
+    checkpoints: CheckpointResult | None,
+    distance: str,
+    figure: Path | None,
+    as_json: bool,
+) -> None:
+    from perdure.cli.output.retraining_tables import print_checkpoints, print_retraining
+
+    refused: dict[str, str] = {}
+    for result in (retrained, checkpoints):
+        if result is not None and distance not in result.distances:
+            raise InputError(f"--distance {distance}: these maps have {', '.join(result.distances)}")
+        refused |= {} if result is None else result.refused
+    if figure is not None and retrained is not None:
+        from perdure import figures
+
+        figures.save(figures.noise_lines(retrained, distance), figure)
+    if as_json:
+        results = {"checkpoints": checkpoints, "retraining": retrained}
+        print_json({name: result.to_json() for name, result in results.items() if result is not None})
+    else:
+        if retrained is not None:
+            print_retraining(retrained, distance, Console())
+        if checkpoints is not None:
+            print_checkpoints(checkpoints, distance, Console())
+    for name, reason in refused.items():
+        typer.echo(f"perdure: {name} was refused: {reason}", err=True)
+    if refused:
+        raise typer.Exit(1)

@@ -1,9 +1,9 @@
-"""Attributions, ours and the peers' on the same trained networks in one run, compared at equal error.
+"""Speed of attributions compared with captum, shap and shapiq at equal error, on the same trained networks in one run.
 
-Time is CPU time of one thread, the same for all. All estimators here are unbiased, so the squared error of a peer falls as
-one over its time and its time to a given error is time * (error / wanted)^2; ours with balanced draws falls faster, so its
-budget is searched for. Errors are against the mean of two long independent runs; the noise of that mean, which their difference
-shows, is taken off every squared error. The peers run at the batch size that is fastest for them, which is tried first.
+Times are CPU times of one thread. All estimators are unbiased, so the squared error of a peer is proportional to 1 / time, and
+its time to a target error is time * (error / target)^2. The error of balanced draws falls faster, so their budget is
+searched. Errors are relative to the mean of two long independent runs. The noise of that mean is estimated from the
+difference of the two runs and subtracted from every squared error. Peers run with the batch size that is fastest for them.
 
     python benchmarks/explain_speed.py [gradients] [shapley] [exact] [--images N]
 """
@@ -26,15 +26,15 @@ from perdure import explain, nets
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "cifar10-small.npz"
 WEIGHTS = Path(tempfile.gettempdir()) / "perdure-explain-speed"
-WANTED = 0.10
-PART = 100
-PARTS = (25, 50, 100, 200)
-BATCHES = (16, 32, 64, 128, 256)
+TARGET_ERROR = 0.10
+SHAP_SAMPLES = 100
+SAMPLES_PER_CALL = (25, 50, 100, 200)
+BATCH_SIZES = (16, 32, 64, 128, 256)
 NETWORKS = {"lenet": (None, 15, 0.02), "resnet18": (16, 6, 0.05)}  # width, epochs, learning rate
 
 
 def images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return normalised training and test images of CIFAR-10 with their labels."""
+    """Return normalized training and test images of CIFAR-10 with their labels."""
     with np.load(DATA) as stored:
         raw = {name: torch.from_numpy(stored[name]) for name in ("x_train", "y_train", "x_test", "y_test")}
     train = raw["x_train"].permute(0, 3, 1, 2).float() / 255
@@ -44,7 +44,7 @@ def images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def trained(name: str) -> nn.Module:
-    """Return a network trained for a few epochs; the weights are kept for the next run."""
+    """Return a network trained for a few epochs; the weights are cached for the next run."""
     width, epochs, rate = NETWORKS[name]
     net = nets.build(name, input_shape=(3, 32, 32), outputs=10, width=width)
     file = WEIGHTS / f"{name}.pt"
@@ -65,28 +65,28 @@ def trained(name: str) -> nn.Module:
     return net.eval()
 
 
-def timed(call: Callable[..., Any], *given: Any) -> tuple[Any, float]:
-    """Return what a call gives and its CPU seconds."""
+def timed(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    """Return the result of a call and its CPU seconds."""
     start = time.process_time()
-    result = call(*given)
+    result = call(*arguments)
     return result, time.process_time() - start
 
 
 class Reference:
-    """The mean of two long independent runs, and how noisy it is."""
+    """The mean of two long independent runs and an estimate of its noise."""
 
     def __init__(self, first: Tensor, second: Tensor) -> None:
         self.mean = ((first + second) / 2).flatten(1)
         self.noise = ((first - second) / 2).flatten(1).square().sum(1)
 
-    def square(self, values: Tensor) -> float:
-        """Return the squared relative error, its mean over images, the reference's own noise taken off."""
-        own = (values.flatten(1) - self.mean).square().sum(1) - self.noise
-        return float((own / (self.mean.square().sum(1) - self.noise)).mean())
+    def squared_error(self, values: Tensor) -> float:
+        """Return the squared relative error, averaged over images, minus the noise of the reference."""
+        error = (values.flatten(1) - self.mean).square().sum(1) - self.noise
+        return float((error / (self.mean.square().sum(1) - self.noise)).mean())
 
 
 def fastest(call: Callable[[int], Any], sizes: tuple[int, ...]) -> int:
-    """Return the size with which a peer is done soonest, the best of three times each; a call does the same work at any."""
+    """Return the batch size with the shortest time, the best of three calls each; the work is the same for all sizes."""
     times = {size: min(timed(call, size)[1] for _ in range(3)) for size in sizes}
     return min(times, key=lambda size: times[size])
 
@@ -101,20 +101,20 @@ def gradients(count: int) -> dict[str, float]:
     background, x, y = train[:100], test[:: 1000 // count][:count], labels[:: 1000 // count][:count]
 
     def ours(samples: int, seed: int = 0) -> Tensor:
-        found: Tensor = explain.attribute(net, x, y, background=background, samples=samples, seed=seed)
-        return found
+        maps: Tensor = explain.attribute(net, x, y, background=background, samples=samples, seed=seed)
+        return maps
 
     reference = Reference(ours(2000, seed=98), ours(2000, seed=99))
     budget = 200
     while True:
         runs = [timed(ours, budget, seed) for seed in range(3)]
-        reached = float(np.sqrt(np.mean([reference.square(values) for values, _ in runs])))
-        if reached <= WANTED:
+        error = float(np.sqrt(np.mean([reference.squared_error(values) for values, _ in runs])))
+        if error <= TARGET_ERROR:
             break
         budget += 10
-    print(f"ours: {budget} samples, error {reached:.3f}", flush=True)
+    print(f"perdure: {budget} samples, error {error:.3f}", flush=True)
 
-    class One(nn.Module):
+    class SingleOutput(nn.Module):
         def __init__(self, target: int) -> None:
             super().__init__()
             self.net, self.target = net, target
@@ -123,68 +123,70 @@ def gradients(count: int) -> dict[str, float]:
             scores: Tensor = self.net(inputs)[:, self.target : self.target + 1]
             return scores
 
-    def captum(seed: int, size: int, some: slice = slice(None)) -> Tensor:
+    def captum(seed: int, size: int, subset: slice = slice(None)) -> Tensor:
         torch.manual_seed(seed)
         np.random.seed(seed)  # noqa: NPY002  (captum draws from it)
         peer = GradientShap(net)
         maps = []
-        for image, target in zip(x[some], y[some], strict=True):
+        for image, target in zip(x[subset], y[subset], strict=True):
             chunks = [
                 peer.attribute(image[None], background, n_samples=size, stdevs=0.0, target=int(target)).detach()
-                for _ in range(PARTS[-1] // size)
+                for _ in range(SAMPLES_PER_CALL[-1] // size)
             ]
             maps.append(torch.stack(chunks).mean(0))
         return torch.cat(maps)
 
-    def shap_one(seed: int, size: int, some: slice = slice(None)) -> Tensor:
+    def shap_one_class(seed: int, size: int, subset: slice = slice(None)) -> Tensor:
         maps = []
-        for image, target in zip(x[some], y[some], strict=True):
-            peer = shap.GradientExplainer(One(int(target)), background, batch_size=size)
-            found = np.asarray(peer.shap_values(image[None], nsamples=PARTS[-1], rseed=seed))
-            maps.append(torch.from_numpy(found.reshape(image.shape)))
+        for image, target in zip(x[subset], y[subset], strict=True):
+            peer = shap.GradientExplainer(SingleOutput(int(target)), background, batch_size=size)
+            values = np.asarray(peer.shap_values(image[None], nsamples=SAMPLES_PER_CALL[-1], rseed=seed))
+            maps.append(torch.from_numpy(values.reshape(image.shape)))
         return torch.stack(maps)
 
-    def shap_all(seed: int, size: int) -> Tensor:
+    def shap_all_classes(seed: int, size: int) -> Tensor:
         peer = shap.GradientExplainer(net, background, batch_size=size)
-        found = torch.from_numpy(np.asarray(peer.shap_values(x, nsamples=PART, rseed=seed)))
-        return torch.stack([found[i, ..., int(target)] for i, target in enumerate(y)])
+        values = torch.from_numpy(np.asarray(peer.shap_values(x, nsamples=SHAP_SAMPLES, rseed=seed)))
+        return torch.stack([values[i, ..., int(target)] for i, target in enumerate(y)])
 
-    one = slice(0, 1)
-    captum_size = fastest(lambda size: captum(0, size, one), PARTS)
-    shap_size = fastest(lambda size: shap_one(0, size, one), PARTS)
+    first_image = slice(0, 1)
+    captum_size = fastest(lambda size: captum(0, size, first_image), SAMPLES_PER_CALL)
+    shap_size = fastest(lambda size: shap_one_class(0, size, first_image), SAMPLES_PER_CALL)
     ratios = {}
-    for name, peer, size, samples, times in (
-        ("captum", captum, captum_size, PARTS[-1], 4),
-        ("shap one class", shap_one, shap_size, PARTS[-1], 4),
-        ("shap ten classes", shap_all, shap_size, PART, 1),
+    for name, peer, size, samples, repeats in (
+        ("captum", captum, captum_size, SAMPLES_PER_CALL[-1], 4),
+        ("shap one class", shap_one_class, shap_size, SAMPLES_PER_CALL[-1], 4),
+        ("shap ten classes", shap_all_classes, shap_size, SHAP_SAMPLES, 1),
     ):
-        # A mean of m independent parts has 1/m of their squared error. Ours is timed in turn with the peer's parts.
-        parts, own = zip(
-            *((timed(peer, seed, size), timed(ours, budget, seed)[1]) for seed in range(times)), strict=True
+        # The mean of m independent runs has 1/m of their squared error. Both sides are timed alternately.
+        peer_runs, our_seconds = zip(
+            *((timed(peer, seed, size), timed(ours, budget, seed)[1]) for seed in range(repeats)), strict=True
         )
-        square = float(np.mean([reference.square(values) for values, _ in parts]))
-        needed = float(np.mean([seconds for _, seconds in parts])) * square / WANTED**2
-        ratios[f"gradients {name}"] = needed / float(np.mean(own))
-        told = f"{round(samples * square / WANTED**2)} samples in batches of {size} and {needed / count:.2f} s an image"
-        print(f"{name}: {told} for an error of {WANTED}, ours {np.mean(own) / count:.2f} s", flush=True)
+        square = float(np.mean([reference.squared_error(values) for values, _ in peer_runs]))
+        needed = float(np.mean([seconds for _, seconds in peer_runs])) * square / TARGET_ERROR**2
+        ratios[f"gradients {name}"] = needed / float(np.mean(our_seconds))
+        cost = f"{round(samples * square / TARGET_ERROR**2)} samples in batches of {size}, {needed / count:.2f} s per image"
+        print(
+            f"{name}: {cost} for an error of {TARGET_ERROR}; perdure {np.mean(our_seconds) / count:.2f} s", flush=True
+        )
     return ratios
 
 
-def shapley(name: str, count: int, walks: int) -> dict[str, float]:
-    """Pixel Shapley values (1024 players): squared error times time against captum's ShapleyValueSampling."""
+def shapley(name: str, count: int, permutations: int) -> dict[str, float]:
+    """Pixel Shapley values (1024 players): squared error times time, relative to captum's ShapleyValueSampling."""
     from captum.attr import ShapleyValueSampling
 
     net = trained(name)
     train, _, test, labels = images()
     start = train.mean(0)
-    chosen = range(0, 1000, 1000 // count)
+    indices = range(0, 1000, 1000 // count)
     mask = torch.arange(1024).reshape(1, 1, 32, 32).expand(1, 3, 32, 32).contiguous()
     peer = ShapleyValueSampling(net)
 
     def captum(index: int, batch: int, samples: int) -> Tensor:
         torch.manual_seed(index)
         with torch.no_grad():
-            found = peer.attribute(
+            maps = peer.attribute(
                 test[index : index + 1],
                 baselines=start[None],
                 target=int(labels[index]),
@@ -192,32 +194,41 @@ def shapley(name: str, count: int, walks: int) -> dict[str, float]:
                 n_samples=samples,
                 perturbations_per_eval=batch,
             )
-        values: Tensor = found[0, 0].flatten().double()
+        values: Tensor = maps[0, 0].flatten().double()
         return values
 
-    best = fastest(lambda batch: captum(0, batch, 1), BATCHES)
+    batch_size = fastest(lambda batch: captum(0, batch, 1), BATCH_SIZES)
     ratios: dict[str, list[float]] = {"castro": [], "antithetic": [], "gradient": []}
-    for index in chosen:
+    for index in indices:
         image, target = test[index : index + 1], int(labels[index])
 
         def ours(estimator: str, samples: int, seed: int = 0, image: Tensor = image, target: int = target) -> Tensor:
-            options: dict[str, Any] = {"baseline": start, "samples": samples, "seed": seed, "reduce": "pixels"}
-            found: Tensor = explain.attribute(net, image, target, "shapley", estimator=estimator, **options)
-            return found[0].flatten().double()
+            maps: Tensor = explain.attribute(
+                net,
+                image,
+                target,
+                "shapley",
+                baseline=start,
+                samples=samples,
+                seed=seed,
+                reduce="pixels",
+                options={"estimator": estimator},
+            )
+            return maps[0].flatten().double()
 
-        reference = Reference(*(ours("gradient", 3 * walks, seed)[None] for seed in (101, 102)))
-        values, seconds = timed(captum, index, best, walks)
-        peer_cost = reference.square(values[None]) * seconds
-        for estimator, found in ratios.items():
-            values, seconds = timed(ours, estimator, walks)
-            found.append(peer_cost / (reference.square(values[None]) * seconds))
-        shown = ", ".join(f"{which} {own[-1]:.2f}" for which, own in ratios.items())
-        print(f"{name} image {index}: captum (batch {best}) / ours: {shown}", flush=True)
-    return {f"shapley {name} {estimator}": median(found) for estimator, found in ratios.items()}
+        reference = Reference(*(ours("gradient", 3 * permutations, seed)[None] for seed in (101, 102)))
+        values, seconds = timed(captum, index, batch_size, permutations)
+        peer_cost = reference.squared_error(values[None]) * seconds
+        for estimator, estimator_ratios in ratios.items():
+            values, seconds = timed(ours, estimator, permutations)
+            estimator_ratios.append(peer_cost / (reference.squared_error(values[None]) * seconds))
+        text = ", ".join(f"{estimator} {values[-1]:.2f}" for estimator, values in ratios.items())
+        print(f"{name} image {index}: captum (batch {batch_size}) / perdure: {text}", flush=True)
+    return {f"shapley {name} {estimator}": median(values) for estimator, values in ratios.items()}
 
 
 def exact() -> dict[str, float]:
-    """Exact values and dividends of a game with interactions of all orders, against shapiq's ExactComputer."""
+    """Exact values and dividends of a game with interactions of all orders, relative to shapiq's ExactComputer."""
     from shapiq.game_theory.exact import ExactComputer
 
     players = 16
@@ -238,10 +249,10 @@ def exact() -> dict[str, float]:
     moebius, peer_both = timed(lambda: _both(ExactComputer(game=game, n_players=players)))
     gap = max(abs(theirs[(i,)] - ours.values[i]) for i in range(players))
     sets = list(ours.dividends.items())
-    wide = max(abs(moebius[tuple(sorted(team))] - value) for team, value in sets if team)
-    print(f"ours {values_time:.4f} s, with dividends {array_time:.4f} s, as a dictionary {dictionary_time:.3f} s")
+    dividend_gap = max(abs(moebius[tuple(sorted(coalition))] - value) for coalition, value in sets if coalition)
+    print(f"perdure {values_time:.4f} s, with dividends {array_time:.4f} s, as a dictionary {dictionary_time:.3f} s")
     print(f"shapiq {peer_values:.1f} s, with the dictionary {peer_both:.1f} s")
-    print(f"largest difference: values {gap:.1e}, dividends {wide:.1e}")
+    print(f"largest difference: values {gap:.1e}, dividends {dividend_gap:.1e}")
     return {
         "exact values alone": peer_values / values_time,
         "exact values and dividends": peer_both / array_time,
@@ -255,21 +266,21 @@ def _both(computer: Any) -> Any:
 
 
 def main() -> None:
-    """Run the parts asked for and print their ratios."""
+    """Run the requested parts and print the ratios of times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["gradients", "shapley", "exact"])
     parser.add_argument("--images", type=int, default=8)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     ratios: dict[str, float] = {}
-    if "exact" in asked.parts:
+    if "exact" in arguments.parts:
         ratios |= exact()
-    if "gradients" in asked.parts:
-        ratios |= gradients(asked.images)
-    for name, walks in (("lenet", 32), ("resnet18", 12)):
-        if "shapley" in asked.parts or f"shapley-{name}" in asked.parts:
-            ratios |= shapley(name, asked.images, walks)
+    if "gradients" in arguments.parts:
+        ratios |= gradients(arguments.images)
+    for name, permutations in (("lenet", 32), ("resnet18", 12)):
+        if "shapley" in arguments.parts or f"shapley-{name}" in arguments.parts:
+            ratios |= shapley(name, arguments.images, permutations)
     print(json.dumps({name: round(ratio, 2) for name, ratio in ratios.items()}, indent=2))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perdure import Record, learners, tasks
-from perdure.audits import audit_shapc as shapc
+from perdure.audits import ShapcSettings, audit_shapc
 from perdure.base.errors import InputError
 from perdure.learners.training import Training
 from perdure.learners.tuning import with_settings
@@ -165,7 +165,7 @@ def test_table_beside_the_paper_counts_reversed_pairs(tmp_path):
     means = {entry.learner: entry.measures["average_accuracy"].mean for entry in audit.learners}
     paper = {"lwf": 0.196, "icarl": 0.632, "der++": 0.734}
     reversals = sum((means[a] - means[b]) * (paper[a] - paper[b]) < 0 for a, b in combinations(paper, 2))
-    assert f"Of 3 pairs {reversals} stand the other way round" in text
+    assert f"{reversals} of 3 pairs are in the reverse order" in text
 
 
 def test_trials_can_use_a_smaller_network_than_the_final_runs(tmp_path, monkeypatch):
@@ -208,7 +208,9 @@ def test_trials_can_use_a_smaller_network_than_the_final_runs(tmp_path, monkeypa
 
 
 def test_stability_tables_are_computed_from_the_records_of_a_study(tmp_path, monkeypatch):
-    monkeypatch.setattr(shapc_table, "OPTIONS", {"samples": 10, "per_task": 8, "background": 10})
+    settings = ShapcSettings(samples=10, background=10)
+    monkeypatch.setattr(shapc_table, "SETTINGS", settings)
+    monkeypatch.setattr(shapc_table, "EXAMPLES", 8)
     small = replace(
         memory_learners.STUDIES["memory-small-conv"],
         benchmark="split-digits",
@@ -228,12 +230,13 @@ def test_stability_tables_are_computed_from_the_records_of_a_study(tmp_path, mon
     assert [row[0] for row in rows] == [f"| `{name}`" for name in ("naive", "lwf", "der++")] * 2
     assert rows[1][-2:] == ["0.251", "0.120 |"]  # the paper's Table 1
     assert rows[4][-1].startswith("0.187, 0.231; 0.285")  # the paper's Table 2
-    results = [shapc_of(tmp_path / small.name / "lwf" / f"seed-{seed}") for seed in range(2)]
+    paths = [tmp_path / small.name / "lwf" / f"seed-{seed}" for seed in range(2)]
+    results = [audit_shapc(path, settings=settings, examples=8) for path in paths]
     assert rows[1][3].startswith(f"{sum(result.mean.mean for result in results) / 2:.3f}")
     assert rows[4][3] == f"{sum(result.sensitivity[0.3][0].mean for result in results) / 2:.3f}"
-    assert any(line.startswith("By SHAPC-Mean: ") and line.endswith("of 1 pairs as in the paper.") for line in lines)
+    assert any(
+        line.startswith("Ranking by SHAPC-Mean: ")
+        and line.endswith("of 1 pairs are in the same order as in the paper.")
+        for line in lines
+    )
     assert (tmp_path / small.name / "stability-bars.png").exists()
-
-
-def shapc_of(path):
-    return shapc(path, samples=10, per_task=8, background=10)

@@ -121,21 +121,23 @@ def test_an_audit_without_shapc_is_refused_and_names_the_option(audit):
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_attribution_strip_draws_stored_maps_and_predictions(tmp_path, suffix):
-    found = audited(folder(tmp_path / "strip", net(), net(3)), keep_maps=True, per_task=10)
-    kept = list(stored_examples(found))
-    assert [one.example for one in kept] == found.samples[0].tolist()
-    assert len(list(stored_examples(found, per_task=3))) == 3
-    assert sorted(kept[0].maps) == [0, 1]
-    figure = figures.attribution_strip({"one": kept[2], "two": kept[2]}, class_names=("zero", "one", "two", "three"))
+    result = audited(folder(tmp_path / "strip", net(), net(3)), keep_maps=True, examples=10)
+    stored = list(stored_examples(result))
+    assert [entry.example for entry in stored] == result.examples[0].tolist()
+    assert len(list(stored_examples(result, per_task=3))) == 3
+    assert sorted(stored[0].maps) == [0, 1]
+    figure = figures.attribution_strip(
+        {"one": stored[2], "two": stored[2]}, class_names=("zero", "one", "two", "three")
+    )
     assert len(figure.axes) == 6
     assert figure.axes[1].get_title() == "after task 1"
-    right = kept[2].predicted[1] == kept[2].label
-    assert figure.axes[2].get_xlabel().startswith("✓" if right else "✗")
+    correct = stored[2].predicted[1] == stored[2].label
+    assert figure.axes[2].get_xlabel().startswith("✓" if correct else "✗")
     assert figures.save(figure, tmp_path / f"strip.{suffix}").stat().st_size > 1000
     with pytest.raises(InputError, match="expected example"):
-        figures.attribution_strip({"one": kept[2], "two": kept[3]})
+        figures.attribution_strip({"one": stored[2], "two": stored[3]})
 
 
 def test_an_audit_without_stored_maps_has_no_stored_examples(tmp_path):
-    found = audited(folder(tmp_path / "none", net(), net(3)), per_task=8)
-    assert list(stored_examples(found)) == []
+    result = audited(folder(tmp_path / "none", net(), net(3)), examples=8)
+    assert list(stored_examples(result)) == []

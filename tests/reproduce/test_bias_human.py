@@ -1,4 +1,4 @@
-"""Human ratings beside the bias, with made-up ratings: reading, refusals, correlation and the page."""
+"""Human ratings and bias, with synthetic ratings: reading files, refusals, correlation and the section of the page."""
 
 import math
 
@@ -17,8 +17,8 @@ from perdure.reproduce.bias.experiments.table import result_file
 METHODS = ("grad", "gradient_x_input", "lrp", "lime", "deepshap")
 
 
-def made_bias(layer=None):
-    """Return explainers whose bias grows in this order; the noise on their maps does."""
+def synthetic_bias(layer=None):
+    """Return explainers with increasing noise on their maps, and so increasing bias."""
     rng = np.random.default_rng(0)
     true = rng.normal(size=(8, 60))
     entries = [
@@ -30,7 +30,7 @@ def made_bias(layer=None):
         )
         for index, name in enumerate(METHODS)
     ]
-    return BiasResult("made up", 8, "label", 10, "antithetic", 0.0, SHARES, SIDES, tuple(entries), {}, {}, None)
+    return BiasResult("synthetic", 8, "label", 10, "antithetic", 0.0, SHARES, SIDES, tuple(entries), {}, {}, None)
 
 
 def write(tmp_path, text):
@@ -39,8 +39,8 @@ def write(tmp_path, text):
     return file
 
 
-def falling(raters=3):
-    """Return ratings that fall as the bias grows."""
+def decreasing_ratings(raters=3):
+    """Return ratings that decrease with the bias."""
     rows = [f"{name},r{r},{5 - index + 0.1 * r}" for index, name in enumerate(METHODS) for r in range(raters)]
     return "explainer,rater,rating\n" + "\n".join(rows) + "\n"
 
@@ -61,8 +61,8 @@ def test_ratings_are_averaged_over_images_then_raters(tmp_path):
         ("explainer,rater,rating\n", "no ratings below"),
         ("explainer,rater,rating\ngrad,a,good\n", "row 2, column rating: expected a number"),
         ("explainer,rater,rating\ngrad,a,nan\n", "finite"),
-        ("explainer,rater,rating\ngrad,,3\n", "must both be named"),
-        ("explainer,rater,rating\ngrad,a,3\ngrad,a,4\n", "row 3: rater 'a' rates 'grad' a second time"),
+        ("explainer,rater,rating\ngrad,,3\n", "must not be empty"),
+        ("explainer,rater,rating\ngrad,a,3\ngrad,a,4\n", "row 3: rater 'a' rates 'grad' twice"),
         ("explainer,rater,rating\ngrad,a\n", "row 2: expected 3 cells as in the first row, got 2"),
     ],
 )
@@ -71,9 +71,9 @@ def test_wrong_files_are_refused(tmp_path, text, word):
         read_ratings(write(tmp_path, text))
 
 
-def test_ratings_that_fall_with_the_bias_correlate_negatively(tmp_path):
-    bias = made_bias()
-    found = compare_with_ratings(bias, read_ratings(write(tmp_path, falling())))
+def test_ratings_that_decrease_with_the_bias_correlate_negatively(tmp_path):
+    bias = synthetic_bias()
+    found = compare_with_ratings(bias, read_ratings(write(tmp_path, decreasing_ratings())))
     overall = [bias[name].overall.mean for name in METHODS]
     assert overall == sorted(overall)
     assert found.order.tau == pytest.approx(-1)
@@ -82,34 +82,36 @@ def test_ratings_that_fall_with_the_bias_correlate_negatively(tmp_path):
     assert (found.raters, found.images) == (3, 1)
 
 
-def test_explainers_at_a_layer_are_left_out_and_strangers_refused(tmp_path):
-    ratings = read_ratings(write(tmp_path, falling()))
-    found = compare_with_ratings(made_bias(layer="body.3"), ratings)
+def test_explainers_at_a_layer_are_left_out_and_unknown_ones_refused(tmp_path):
+    ratings = read_ratings(write(tmp_path, decreasing_ratings()))
+    found = compare_with_ratings(synthetic_bias(layer="body.3"), ratings)
     assert found.explainers == ("grad", "gradient_x_input", "lrp", "deepshap")
     with pytest.raises(InputError, match="'grat' has no measured bias"):
-        compare_with_ratings(made_bias(), read_ratings(write(tmp_path, falling().replace("grad,", "grat,"))))
+        compare_with_ratings(
+            synthetic_bias(), read_ratings(write(tmp_path, decreasing_ratings().replace("grad,", "grat,")))
+        )
     few = "explainer,rater,rating\ngrad,a,1\nlrp,a,2\n"
     with pytest.raises(InputError, match="at least 3"):
-        compare_with_ratings(made_bias(), read_ratings(write(tmp_path, few)))
+        compare_with_ratings(synthetic_bias(), read_ratings(write(tmp_path, few)))
 
 
 def test_the_section_needs_ratings_and_a_bias(tmp_path):
     workspace = Workspace(tmp_path / "data", tmp_path / "out", tmp_path, lambda *_: None)
     assert "explainer, rater, rating" in human.run(workspace)
     (tmp_path / "data").mkdir()
-    write(tmp_path / "data", falling())
+    write(tmp_path / "data", decreasing_ratings())
     assert "bias-table" in human.run(workspace)
-    bias = made_bias()
+    bias = synthetic_bias()
     bias.save(result_file(workspace.out, "lenet"))
     text = human.run(workspace)
     found = compare_with_ratings(bias, read_ratings(tmp_path / "data" / "ratings.csv"))
     assert f"{found.linear.r:+.2f} [{found.linear.low:+.2f}, {found.linear.high:+.2f}]" in text
-    assert "people prefer the explainers with little bias" in text
+    assert "people prefer explainers with little bias" in text
     assert f"| LRP | {bias['lrp'].overall.mean:.4f} | 3.10 ± 0.25 |" in text
     assert (tmp_path / "bias-human.png").exists()
-    rising = falling().replace("grad,", "x,").replace("deepshap,", "grad,").replace("x,", "deepshap,")
+    rising = decreasing_ratings().replace("grad,", "x,").replace("deepshap,", "grad,").replace("x,", "deepshap,")
     write(
         tmp_path / "data",
         rising.replace("gradient_x_input,", "y,").replace("lime,", "gradient_x_input,").replace("y,", "lime,"),
     )
-    assert "people prefer the explainers with much bias" in human.run(workspace)
+    assert "people prefer explainers with much bias" in human.run(workspace)

@@ -11,7 +11,7 @@ from captum.metrics import sensitivity_max
 from torch import nn
 
 from perdure import explain, figures, metrics, nets, tasks
-from perdure.audits.bias.measure import measure_bias
+from perdure.audits.bias.measure import BiasSettings, measure_bias
 from perdure.base.errors import InputError
 from perdure.reproduce.bias import metrics as bias_metrics
 from perdure.reproduce.bias.experiment import Workspace
@@ -136,7 +136,9 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
     )
     x, y = model.examples(4)
     methods = ["grad", "gradient_x_input", "integrated_gradients"]
-    bias = measure_bias(model.network, x, y, background=model.background(5), methods=methods, permutations=20)
+    bias = measure_bias(
+        model.network, x, y, background=model.background(5), settings=BiasSettings(methods=methods, permutations=20)
+    )
     monkeypatch.setattr(perspectives, "lenet_bias", lambda _: (model, bias))
     monkeypatch.setattr(perspectives, "SETTINGS", perspectives.Settings(3, 40, 2, 0.02, 10))
     shown: list[Any] = []

@@ -55,7 +55,7 @@ def test_remark_1_on_random_games(seed, players):
 
 
 def test_masking_refuses_an_order_with_repeated_players():
-    with pytest.raises(InputError, match="order: expected each of the players 0 to 2 once"):
+    with pytest.raises(InputError, match="order: expected each player from 0 to 2 once"):
         explain.masked_in_order(explain.exact_shapley(game, 3), [0, 1, 1])
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from perdure.audits.bias.shapley_store import StoredShapley
 
 from perdure import explain, metrics, nets, tasks
 from perdure.audits.bias.results import BiasResult
+from perdure.audits.bias.shapley_cache import CachedShapley
 from perdure.base.errors import InputError
 from perdure.reproduce.bias import tabular_model as tabular
 from perdure.reproduce.bias.experiment import Workspace
@@ -19,6 +19,7 @@ from perdure.reproduce.bias.experiments import table
 from perdure.reproduce.bias.published_tables import METHODS, PublishedTable, published_table, published_tables
 from perdure.reproduce.bias.table_text import nearest_columns
 from perdure.reproduce.bias.trained_models import TrainedModel, one_task
+from perdure.runs.cache import Cache
 from perdure.tasks import Benchmark, Examples, Task
 
 
@@ -55,7 +56,7 @@ def test_stored_shapley_values_equal_a_direct_call_and_are_not_sampled_again(tmp
     model = small_model()
     x, y = model.examples(3)
     options: dict[str, Any] = {"background": model.background(5), "samples": 20, "seed": 3}
-    store = StoredShapley(tmp_path)
+    store = CachedShapley(Cache(tmp_path))
     first = store(model.network, x, y, **options)
     direct = explain.shapley_table(model.network, x, y, **options)
     for name in ("values", "stderr", "parts"):
@@ -73,7 +74,7 @@ def test_changed_inputs_cause_new_sampling(tmp_path, monkeypatch, change):
     model = small_model()
     x, y = model.examples(1)
     options: dict[str, Any] = {"background": model.background(5), "samples": 20, "seed": 3}
-    store = StoredShapley(tmp_path)
+    store = CachedShapley(Cache(tmp_path))
     store(model.network, x, y, **options)
     if change == "weights":
         with torch.no_grad():

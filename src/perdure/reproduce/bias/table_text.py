@@ -43,7 +43,7 @@ def _settings(accuracy: float, result: BiasResult) -> str:
         )
     return (
         f"Test accuracy {accuracy:.3f}; {result.examples} test examples, maps of the true class; {sampling}; "
-        f"{result.settings['background']} backgrounds, {result.settings['budget']} steps or perturbations per map."
+        f"{result.settings['background']} backgrounds, {result.settings['samples']} steps or perturbations per map."
     )
 
 

@@ -39,10 +39,10 @@ def outputs_of(net: nn.Linear, x):
 # Fisher information
 
 
-def closed_form_fisher(net: nn.Linear, x, own: list[int]):
+def closed_form_fisher(net: nn.Linear, x, outputs: list[int]):
     """Return the mean of (1[y = k] - p_k)^2 x_d^2 with y drawn from p, and its standard error with one label per example."""
     p = np.zeros((len(x), net.out_features))
-    p[:, own] = softmax(outputs_of(net, x)[:, own])
+    p[:, outputs] = softmax(outputs_of(net, x)[:, outputs])
     inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1)[:, None, :] ** 2  # the bias has an input of 1
     mean = ((p * (1 - p))[:, :, None] * inputs).mean(axis=0)
     fourth = (p * (1 - p) ** 4 + (1 - p) * p**4)[:, :, None] * inputs**2
@@ -50,19 +50,19 @@ def closed_form_fisher(net: nn.Linear, x, own: list[int]):
     return mean, np.sqrt(variance)
 
 
-@pytest.mark.parametrize(("scenario", "own"), [("class", [0, 1, 2, 3]), ("task", [0, 1])])
-def test_fisher_equals_the_closed_form_of_logistic_regression(scenario, own):
+@pytest.mark.parametrize(("scenario", "outputs"), [("class", [0, 1, 2, 3]), ("task", [0, 1])])
+def test_fisher_equals_the_closed_form_of_logistic_regression(scenario, outputs):
     # The true labels are all 0, so the empirical Fisher, or a Fisher of mini-batches, would be very different.
     x = RNG.normal(size=(4000, 3)).astype(np.float32)
     benchmark = table([(x, np.zeros(len(x))), (x, np.full(len(x), 2))], [(0, 1), (2, 3)], scenario)
     net = linear(3, 4)
-    mean, error = closed_form_fisher(net, x.astype(float), own)
+    mean, error = closed_form_fisher(net, x.astype(float), outputs)
     learner = make_learner("ewc", benchmark, net, {"fisher_samples": len(x)})
     fisher = learner.fisher(0)
     computed = np.concatenate([fisher["weight"].numpy(), fisher["bias"].numpy()[:, None]], axis=1)
-    assert (error[own] < 0.1 * mean[own]).all()  # a factor of 2 is at least ten standard errors
-    assert (np.abs(computed - mean)[own] < 4.5 * error[own]).all()
-    assert (computed[[k for k in range(4) if k not in own]] == 0).all()
+    assert (error[outputs] < 0.1 * mean[outputs]).all()  # a factor of 2 is at least ten standard errors
+    assert (np.abs(computed - mean)[outputs] < 4.5 * error[outputs]).all()
+    assert (computed[[k for k in range(4) if k not in outputs]] == 0).all()
 
 
 def test_fisher_uses_the_requested_number_of_examples_and_leaves_the_network_unchanged():
@@ -177,14 +177,14 @@ def test_no_update_moves_a_parameter_beyond_its_anchor(strength, rate, spread):
 # Memory aware synapses
 
 
-@pytest.mark.parametrize(("scenario", "own"), [("class", [0, 1, 2, 3]), ("task", [0, 1])])
-def test_mas_equals_the_closed_form_of_a_linear_network(scenario, own):
+@pytest.mark.parametrize(("scenario", "outputs"), [("class", [0, 1, 2, 3]), ("task", [0, 1])])
+def test_mas_equals_the_closed_form_of_a_linear_network(scenario, outputs):
     x = RNG.normal(size=(50, 3)).astype(np.float32)
     benchmark = table([(x, np.zeros(50)), (x, np.full(50, 2))], [(0, 1), (2, 3)], scenario)
     net = linear(3, 4)
     learner = make_learner("mas", benchmark, net)
     f = np.zeros((50, 4))
-    f[:, own] = outputs_of(net, x)[:, own]
+    f[:, outputs] = outputs_of(net, x)[:, outputs]
     weight = np.abs(2 * f[:, :, None] * x[:, None, :]).mean(axis=0)
     learner.after_task(0, 0)
     np.testing.assert_allclose(learner.importance["weight"], weight, rtol=1e-4, atol=1e-6)
@@ -295,8 +295,8 @@ def test_lwf_adds_the_distillation_of_the_old_network(benchmark, groups, candida
     old = outputs_of(net, x)
     move(net, 9)
     new = outputs_of(net, x)
-    own = softmax(new[:, candidates])
-    cross_entropy = -np.log(own[np.arange(len(y)), [candidates.index(label) for label in y]]).mean()
+    p = softmax(new[:, candidates])
+    cross_entropy = -np.log(p[np.arange(len(y)), [candidates.index(label) for label in y]]).mean()
     distillation = sum(by_hand_distillation(new, old, group, 3.0) for group in groups)
     assert float(learner.loss(batch).detach()) == pytest.approx(cross_entropy + 0.7 * distillation, rel=1e-5)
     assert learner.teacher_parameters == 4 * 6 + 6

@@ -49,7 +49,7 @@ def best_settings(
     study = _make_study(run.seed, space, finished)
     while len(finished) < trials:
         trial = study.ask()
-        # The initial settings can lie outside the search space, so Optuna is not asked for them.
+        # The initial settings can lie outside the search space, so Optuna does not suggest them.
         settings = (
             initial
             if not finished

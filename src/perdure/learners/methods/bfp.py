@@ -23,7 +23,7 @@ class BFP(ReplayLearner, name="bfp"):
 
     The loss is that of DER++ + alpha_bfp * mean ||A h_new - h_old|| / sqrt(d) (Eq. 4). h are penultimate features of
     the batch and of a third draw from the memory; h_old are the features of the network before the task, in
-    evaluation mode. The linear map A (with a bias) is created anew for each task and trained jointly by its own SGD.
+    evaluation mode. The linear map A (with a bias) is reinitialized for each task and trained jointly by its own SGD.
     From the second task on, the target logits of stored examples are those of the old network for the same augmented
     view instead of the stored logits. The memory is a class-balanced reservoir.
     """

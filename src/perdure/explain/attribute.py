@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, TypeVar, cast
 
 import torch
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from perdure.explain.shapley.players import SHARED_BY_CHANNELS, Players, players
 Array = NDArray[Any]
 Target = int | str | Sequence[int] | Array | Tensor
 Baseline = float | str | Array | Tensor
+Inputs = TypeVar("Inputs", Tensor, Array)
 
 
 def method_names() -> list[str]:
@@ -29,49 +30,9 @@ def method_names() -> list[str]:
     return EXPLAINERS.names()
 
 
-@overload
 def attribute(
     model: nn.Module,
-    x: Tensor,
-    target: Target,
-    method: str = ...,
-    background: Array | Tensor | None = ...,
-    samples: int = ...,
-    seed: int = ...,
-    layer: str | nn.Module | None = ...,
-    baseline: Baseline | None = ...,
-    reduce: str | None = ...,
-    batch_size: int | None = ...,
-    *,
-    players: Players | str | Array | Tensor | None = ...,
-    options: Mapping[str, object] | None = ...,
-    progress: Progress | None = ...,
-) -> Tensor: ...
-
-
-@overload
-def attribute(
-    model: nn.Module,
-    x: Array | Sequence[Any],
-    target: Target,
-    method: str = ...,
-    background: Array | Tensor | None = ...,
-    samples: int = ...,
-    seed: int = ...,
-    layer: str | nn.Module | None = ...,
-    baseline: Baseline | None = ...,
-    reduce: str | None = ...,
-    batch_size: int | None = ...,
-    *,
-    players: Players | str | Array | Tensor | None = ...,
-    options: Mapping[str, object] | None = ...,
-    progress: Progress | None = ...,
-) -> Array: ...
-
-
-def attribute(
-    model: nn.Module,
-    x: Array | Tensor | Sequence[Any],
+    x: Inputs,
     target: Target,
     method: str = "expected_gradients",
     background: Array | Tensor | None = None,
@@ -85,7 +46,7 @@ def attribute(
     players: Players | str | Array | Tensor | None = None,
     options: Mapping[str, object] | None = None,
     progress: Progress | None = None,
-) -> Array | Tensor:
+) -> Inputs:
     """Return an attribution map for each example: the contribution of each input variable to the target's output.
 
     ``x``: (n, channels, height, width), (n, channels, length) or (n, features), numpy or torch; maps have its shape and type.
@@ -122,8 +83,7 @@ def attribute(
     ) as request:
         maps = chosen.function(request, **own_options)
     check_finite(maps, 0, f"the map of method {method!r}")
-    result: Array | Tensor = convert_like(_reduced(maps, chosen.pixels, players) if reduce else maps, x)
-    return result
+    return cast(Inputs, convert_like(_reduced(maps, chosen.pixels, players) if reduce else maps, x))
 
 
 def expected_gradients(

@@ -17,6 +17,14 @@ from perdure.explain.checks.observation import Observation, Operation
 from perdure.explain.checks.operations import ELEMENTWISE
 
 MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+AVERAGE_POOLS = (
+    nn.AvgPool1d,
+    nn.AvgPool2d,
+    nn.AvgPool3d,
+    nn.AdaptiveAvgPool1d,
+    nn.AdaptiveAvgPool2d,
+    nn.AdaptiveAvgPool3d,
+)
 ALTERNATIVES = "use 'expected_gradients', 'integrated_gradients' or 'shapley' instead"
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from perdure.base.errors import InputError
 from perdure.explain.batches import in_batches
-from perdure.explain.checks.requirements import ALTERNATIVES, ModuleRules
+from perdure.explain.checks.requirements import ALTERNATIVES, MAX_POOLS, ModuleRules
 from perdure.explain.explainer import explainer
 from perdure.explain.request import Request
 
@@ -21,9 +21,7 @@ DEEPLIFT_MODULES = (
     nn.Sigmoid,
     nn.Tanh,
     nn.Softplus,
-    nn.MaxPool1d,
-    nn.MaxPool2d,
-    nn.MaxPool3d,
+    *MAX_POOLS,
     nn.Softmax,
 )
 """Modules for which captum's DeepLift has a rule."""

@@ -9,21 +9,11 @@ from torch.nn import functional as F
 from perdure.base.errors import InputError
 from perdure.explain.batches import in_batches
 from perdure.explain.checks.network import Inspection
-from perdure.explain.checks.requirements import ALTERNATIVES, MAX_POOLS, Gradients
+from perdure.explain.checks.requirements import ALTERNATIVES, AVERAGE_POOLS, MAX_POOLS, Gradients
 from perdure.explain.explainer import explainer
 from perdure.explain.request import Request
 
-_POOLS = (
-    *MAX_POOLS,
-    nn.AvgPool1d,
-    nn.AvgPool2d,
-    nn.AvgPool3d,
-    nn.AdaptiveAvgPool1d,
-    nn.AdaptiveAvgPool2d,
-    nn.AdaptiveAvgPool3d,
-    nn.AdaptiveMaxPool1d,
-    nn.AdaptiveMaxPool2d,
-)
+_POOLS = (*MAX_POOLS, *AVERAGE_POOLS, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d)
 
 
 @explainer("gradcam", needs=Gradients(), stochastic=False, pixels="same")

@@ -10,27 +10,14 @@ from captum.attr._utils.lrp_rules import EpsilonRule, PropagationRule
 from torch import Tensor, nn
 
 from perdure.explain.batches import in_batches
-from perdure.explain.checks.requirements import MAX_POOLS, ModuleRules
+from perdure.explain.checks.requirements import AVERAGE_POOLS, MAX_POOLS, ModuleRules
 from perdure.explain.explainer import explainer
 from perdure.explain.request import Request
 
 EPSILON = 1.0
 TINY = 1e-9  # captum's stabilizer
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-AVERAGING = (
-    nn.BatchNorm1d,
-    nn.BatchNorm2d,
-    nn.BatchNorm3d,
-    nn.AvgPool1d,
-    nn.AvgPool2d,
-    nn.AvgPool3d,
-    nn.AdaptiveAvgPool1d,
-    nn.AdaptiveAvgPool2d,
-    nn.AdaptiveAvgPool3d,
-    nn.MaxPool1d,
-    nn.MaxPool2d,
-    nn.MaxPool3d,
-)
+AVERAGING = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, *AVERAGE_POOLS, *MAX_POOLS)
 # Captum passes relevance through these unchanged.
 ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Dropout)
 

@@ -1,4 +1,4 @@
-"""The SHAPC audit of checkpoints: its references, what it must see, and resuming."""
+"""SHAPC of checkpoints: its references, the changes it must detect, and resuming."""
 
 import tracemalloc
 from pathlib import Path
@@ -13,59 +13,62 @@ import perdure
 from perdure import metrics
 from perdure.audits import Audit
 from perdure.audits.shapc.pair_values import pair_values
-from perdure.audits.shapc.results import ShapcResult, scores
-from perdure.audits.shapc.runner import Flight
-from perdure.audits.shapc.settings import Settings
+from perdure.audits.shapc.results import ShapcResult
+from perdure.audits.shapc.runner import ShapcRunner
+from perdure.audits.shapc.scores import compute_scores
+from perdure.audits.shapc.settings import ShapcSettings
 from perdure.audits.shapc.values import UNIT, TaskValues
 from perdure.base.errors import InputError
 from perdure.runs.data import balanced_order
-from tests.helpers.checkpoints import DATA, SIDE, Net, audited, folder, moved, net, samples
+from tests.helpers.checkpoints import DATA, SIDE, Net, audited, examples, folder, net, perturbed
 from tests.helpers.crashes import Crash, contents, crash_at_write
 
 
 def test_equal_checkpoints_are_perfectly_stable(tmp_path):
-    found = audited(folder(tmp_path / "same", net(), net()))
-    assert found.mean.mean == 1
-    assert found.calibrated.mean == pytest.approx(1, abs=1e-12)
-    assert found.var.mean == 0
+    result = audited(folder(tmp_path / "same", net(), net()))
+    assert result.mean.mean == 1
+    assert result.calibrated.mean == pytest.approx(1, abs=1e-12)
+    assert result.var.mean == 0
     # Independent halves of the same network do not reach 1: that is the noise the ceiling measures.
-    assert found.matrices["independent"][0, 1] == found.matrices["ceiling"][0, 1] < 0.999
-    assert found.matrices["floor"][0, 1] < 0.35
+    assert result.matrices["independent"][0, 1] == result.matrices["ceiling"][0, 1] < 0.999
+    assert result.matrices["floor"][0, 1] < 0.35
 
 
-def test_shuffled_reasons_are_at_the_floor():
+def test_shuffled_maps_score_zero_after_calibration():
     rng = np.random.default_rng(0)
-    settings, count = Settings(samples=40), 60
-    reasons = rng.normal(size=(count, 3, 8, 8))
+    settings, count = ShapcSettings(samples=40), 60
+    maps = rng.normal(size=(count, 3, 8, 8))
     order = rng.permuted(np.tile(np.arange(64), (count, 1)), axis=1)[:, None]
-    elsewhere = np.take_along_axis(
-        reasons.reshape(count, 3, 64), np.broadcast_to(order, (count, 3, 64)), axis=-1
-    ).reshape(reasons.shape)
-    noise = rng.normal(scale=0.4, size=(4, *reasons.shape))
-    before, after = (reasons + noise[0], reasons + noise[1]), (elsewhere + noise[2], elsewhere + noise[3])
+    shuffled = np.take_along_axis(maps.reshape(count, 3, 64), np.broadcast_to(order, (count, 3, 64)), axis=-1).reshape(
+        maps.shape
+    )
+    noise = rng.normal(scale=0.4, size=(4, *maps.shape))
+    before, after = (maps + noise[0], maps + noise[1]), (shuffled + noise[2], shuffled + noise[3])
     values = pair_values(before, after, np.arange(count), settings)
     task = TaskValues(
         np.arange(count), np.zeros(count, int), np.zeros((count, 2), int), {k: v[:, None] for k, v in values.items()}
     )
-    found = scores({0: task}, 2, settings.shares, "paper", 0)
-    assert found.calibrated.low <= 0 <= found.calibrated.high
-    assert found.calibrated.high - found.calibrated.low < 0.1
+    result = compute_scores({0: task}, 2, settings.shares, "paper", 0)
+    assert result.calibrated.low <= 0 <= result.calibrated.high
+    assert result.calibrated.high - result.calibrated.low < 0.1
     # The positions of both channels and halves move together, and nothing but the positions moves.
     assert values["floor"].mean() == pytest.approx(values["independent"].mean(), abs=0.02)
     assert values["ceiling"].mean() > 0.5
 
 
-def test_more_noise_in_the_weights_is_less_stable(tmp_path):
+def test_more_weight_noise_lowers_shapc(tmp_path):
     base = net()
-    means = [audited(folder(tmp_path / str(by), base, moved(base, by))) for by in (0.0, 0.1, 0.3, 1.0, 4.0)]
-    headline, calibrated = [one.mean.mean for one in means], [one.calibrated.mean for one in means]
-    assert headline == sorted(headline, reverse=True)
+    results = [
+        audited(folder(tmp_path / str(share), base, perturbed(base, share))) for share in (0.0, 0.1, 0.3, 1.0, 4.0)
+    ]
+    means, calibrated = [result.mean.mean for result in results], [result.calibrated.mean for result in results]
+    assert means == sorted(means, reverse=True)
     assert calibrated == sorted(calibrated, reverse=True)
-    assert headline[0] - headline[-1] > 0.3
+    assert means[0] - means[-1] > 0.3
 
 
-class Patch(nn.Module):
-    """Decides by the brightness of the left half, the right half, or both."""
+class LinearNet(nn.Module):
+    """A linear network whose weights select a region of the image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,59 +78,60 @@ class Patch(nn.Module):
         return self.last(self.flat(x))
 
 
-def looking_at(columns: slice) -> dict[str, torch.Tensor]:
+def weights_on(columns: slice) -> dict[str, torch.Tensor]:
     mask = torch.zeros(SIDE, SIDE)
     mask[:, columns] = 1
     rows = torch.stack([-mask.flatten(), mask.flatten()] * 2)
     return {"last.weight": rows, "last.bias": torch.zeros(4)}
 
 
-def test_a_reason_that_moved_is_caught_while_accuracy_stays(tmp_path):
+def test_a_changed_reason_is_detected_although_accuracy_stays(tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
     x = (rng.normal(scale=0.3, size=(40, 1, SIDE, SIDE)) + (2 * y - 1)[:, None, None, None]).astype(np.float32)
     data = [(x, y), (x, y)]
-    left, right = looking_at(slice(0, 3)), looking_at(slice(3, 6))
-    both = {"network": Patch, "data": data}
-    kept, swapped = (
-        audited(folder(tmp_path / name, left, last), **both) for name, last in (("kept", left), ("swapped", right))
+    left, right = weights_on(slice(0, 3)), weights_on(slice(3, 6))
+    options = {"network": LinearNet, "data": data}
+    unchanged, swapped = (
+        audited(folder(tmp_path / name, left, last), **options)
+        for name, last in (("unchanged", left), ("swapped", right))
     )
-    for found in (kept, swapped):
-        assert found.outcomes["still correct"].n == 16
-        assert found.outcomes["forgotten"].n == 0
-    assert kept.calibrated.mean == pytest.approx(1)
+    for result in (unchanged, swapped):
+        assert result.outcomes["still correct"].n == 16
+        assert result.outcomes["forgotten"].n == 0
+    assert unchanged.calibrated.mean == pytest.approx(1)
     assert swapped.calibrated.high < 0.1
 
 
-def test_split_by_outcome_counts_and_averages_the_right_samples(tmp_path):
+def test_outcomes_count_and_average_the_examples_that_stay_correct_or_are_forgotten(tmp_path):
     base, later = net(), net(3)
-    found = audited(folder(tmp_path / "split", base, later), keep_maps=True)
+    result = audited(folder(tmp_path / "split", base, later), keep_maps=True)
     x, y = DATA[0]
-    taken = found.samples[0]
+    rows = result.examples[0]
     with torch.no_grad():
-        before = base(torch.tensor(x[taken])).argmax(1).numpy() == y[taken]
-        after = later(torch.tensor(x[taken])).argmax(1).numpy() == y[taken]
-    kept, lost = before & after, before & ~after
-    assert found.outcomes["still correct"].n == kept.sum()
-    assert found.outcomes["forgotten"].n == lost.sum() > 0
-    assert found.outcomes["forgotten"].mean == pytest.approx(found.table[0][lost, 0].mean())
+        before = base(torch.tensor(x[rows])).argmax(1).numpy() == y[rows]
+        after = later(torch.tensor(x[rows])).argmax(1).numpy() == y[rows]
+    still_correct, forgotten = before & after, before & ~after
+    assert result.outcomes["still correct"].n == still_correct.sum()
+    assert result.outcomes["forgotten"].n == forgotten.sum() > 0
+    assert result.outcomes["forgotten"].mean == pytest.approx(result.table[0][forgotten, 0].mean())
 
 
-def test_values_are_the_metric_on_the_kept_maps(tmp_path):
-    found = audited(folder(tmp_path / "maps", net(), net(3)), keep_maps=True)
-    units = [load_file(file) for file in sorted(Path(found.folder, "maps").glob("*.safetensors"))]
+def test_values_equal_the_metric_on_the_stored_maps(tmp_path):
+    result = audited(folder(tmp_path / "maps", net(), net(3)), keep_maps=True)
+    units = [load_file(file) for file in sorted(Path(result.folder, "maps").glob("*.safetensors"))]
     maps = {name: torch.cat([unit[name] for unit in units]) for name in units[0]}
-    assert np.array_equal(maps["sample"], found.samples[0])
+    assert np.array_equal(maps["sample"], result.examples[0])
     same = [metrics.shapc(maps[f"after-01.{half}"], maps[f"after-02.{half}"]) for half in "AB"]
-    assert found.table[0][:, 0] == pytest.approx((same[0] + same[1]) / 2, abs=1e-4)
+    assert result.table[0][:, 0] == pytest.approx((same[0] + same[1]) / 2, abs=1e-4)
     crossed = [metrics.shapc(maps[f"after-01.{a}"], maps[f"after-02.{b}"]) for a, b in ("AB", "BA")]
-    assert found.matrices["independent"][0, 1] == pytest.approx(np.mean(crossed), abs=1e-4)
+    assert result.matrices["independent"][0, 1] == pytest.approx(np.mean(crossed), abs=1e-4)
     own = [metrics.shapc(maps[f"after-0{step}.A"], maps[f"after-0{step}.B"]) for step in (1, 2)]
-    assert found.matrices["ceiling"][0, 1] == pytest.approx(np.mean(own), abs=1e-4)
-    span = found.matrices["ceiling"] - found.matrices["floor"]
-    expected = (found.matrices["independent"] - found.matrices["floor"])[0, 1] / span[0, 1]
-    assert found.calibrated.mean == pytest.approx(expected)
-    assert [found.sensitivity[share][0].mean for share in (0.1, 0.3, 0.5)] == pytest.approx(
+    assert result.matrices["ceiling"][0, 1] == pytest.approx(np.mean(own), abs=1e-4)
+    span = result.matrices["ceiling"] - result.matrices["floor"]
+    expected = (result.matrices["independent"] - result.matrices["floor"])[0, 1] / span[0, 1]
+    assert result.calibrated.mean == pytest.approx(expected)
+    assert [result.sensitivity[share][0].mean for share in (0.1, 0.3, 0.5)] == pytest.approx(
         [
             np.mean([metrics.shapc(maps[f"after-01.{h}"], maps[f"after-02.{h}"], share) for h in "AB"])
             for share in (0.1, 0.3, 0.5)
@@ -137,22 +141,22 @@ def test_values_are_the_metric_on_the_kept_maps(tmp_path):
     assert tuple(maps["pictures"].shape) == (16, 1, SIDE, SIDE)
 
 
-def test_authors_variant(tmp_path):
+def test_authors_variant_equals_the_metric_of_the_authors(tmp_path):
     path = folder(tmp_path / "authors", net(), net(3))
-    found = audited(path, keep_maps=True, variant="authors")
-    unit = [load_file(file) for file in sorted(Path(found.folder, "maps").glob("*.safetensors"))]
-    maps = {name: torch.cat([part[name] for part in unit]) for name in unit[0]}
+    result = audited(path, keep_maps=True, variant="authors")
+    units = [load_file(file) for file in sorted(Path(result.folder, "maps").glob("*.safetensors"))]
+    maps = {name: torch.cat([unit[name] for unit in units]) for name in units[0]}
     same = [
         metrics.shapc(maps[f"after-01.{half}"], maps[f"after-02.{half}"], channels="sum", normalise="range")
         for half in "AB"
     ]
     values = (same[0] + same[1]) / 2
-    assert found.table[0][:, 0] == pytest.approx(values, abs=1e-4)
+    assert result.table[0][:, 0] == pytest.approx(values, abs=1e-4)
     expected = metrics.summarise_shapc({(0, 1): values}, "authors", {0: maps["label"].numpy()})
-    assert found.var.mean == pytest.approx(expected.var, abs=1e-4)
+    assert result.var.mean == pytest.approx(expected.var, abs=1e-4)
 
 
-def test_samples_are_balanced_over_classes_at_every_moment():
+def test_every_prefix_of_the_example_order_is_balanced_over_classes():
     labels = np.array([0] * 30 + [5] * 30 + [7] * 4)
     order = balanced_order(labels, 1, 2)
     assert sorted(order) == list(range(64))
@@ -162,34 +166,34 @@ def test_samples_are_balanced_over_classes_at_every_moment():
     assert not np.array_equal(order, balanced_order(labels, 1, 3))
 
 
-def values_of(found: ShapcResult) -> bytes:
-    return Path(found.folder, "values.csv").read_bytes()
+def values_file(result: ShapcResult) -> bytes:
+    return Path(result.folder, "values.csv").read_bytes()
 
 
-def test_an_interrupted_audit_goes_on_to_the_same_bits(tmp_path):
+def test_an_interrupted_audit_resumes_with_bit_identical_values(tmp_path):
     states = net(), net(3), net(4)
-    data = [samples(0), samples(1), samples(0, seed=5)]
-    whole = audited(folder(tmp_path / "whole", *states), data=data, per_task=24)
-    path = folder(tmp_path / "cut", *states)
+    data = [examples(0), examples(1), examples(0, seed=5)]
+    complete = audited(folder(tmp_path / "complete", *states), data=data, examples=24)
+    path = folder(tmp_path / "interrupted", *states)
 
     def stop(done, total, estimate):
         if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        audited(path, data=data, per_task=24, progress=stop)
-    cut = next((path / "shapc").iterdir()) / "values.csv"
-    assert 0 < len(cut.read_text().splitlines()) < len(values_of(whole).splitlines())
-    again = audited(path, data=data, per_task=24)
-    assert values_of(again) == values_of(whole)
-    assert again.mean == whole.mean
+        audited(path, data=data, examples=24, progress=stop)
+    partial = next((path / "cache/shapc").iterdir()) / "values.csv"
+    assert 0 < len(partial.read_text().splitlines()) < len(values_file(complete).splitlines())
+    resumed = audited(path, data=data, examples=24)
+    assert values_file(resumed) == values_file(complete)
+    assert resumed.mean == complete.mean
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_killed_audit_goes_on_to_the_same_bits(tmp_path, monkeypatch, after):
+def test_a_killed_audit_resumes_with_bit_identical_files(tmp_path, monkeypatch, after):
     states = net(), net(3)
     monkeypatch.setattr("perdure.audits.shapc.runner.SAVE_SECONDS", 0.0)
-    whole = audited(folder(tmp_path / "whole", *states))
+    complete = audited(folder(tmp_path / "complete", *states))
     path = folder(tmp_path / "killed", *states)
     for number in range(1, 4):
         with monkeypatch.context() as patched:
@@ -199,74 +203,74 @@ def test_a_killed_audit_goes_on_to_the_same_bits(tmp_path, monkeypatch, after):
             except Crash:
                 continue
     audited(path)
-    assert contents(path / "shapc") == contents(tmp_path / "whole" / "shapc")
-    assert values_of(whole)
+    assert contents(path / "cache") == contents(tmp_path / "complete" / "cache")
+    assert values_file(complete)
 
 
-def test_more_samples_build_on_those_already_taken(tmp_path, monkeypatch):
+def test_more_examples_reuse_the_stored_ones(tmp_path, monkeypatch):
     states = net(), net(3)
-    direct = audited(folder(tmp_path / "direct", *states), per_task=20)
+    direct = audited(folder(tmp_path / "direct", *states), examples=20)
     path = folder(tmp_path / "steps", *states)
-    first = audited(path, per_task=5)
-    assert len(first.samples[0]) == 5
-    assert audited(path, per_task=20).mean == direct.mean
-    # Asked again for fewer, it answers as it did then, without any work.
-    monkeypatch.setattr(Flight, "_unit", None)
-    assert audited(path, per_task=5).mean == first.mean
+    first = audited(path, examples=5)
+    assert len(first.examples[0]) == 5
+    assert audited(path, examples=20).mean == direct.mean
+    # Fewer examples give the earlier result without explaining anything.
+    monkeypatch.setattr(ShapcRunner, "_unit", None)
+    assert audited(path, examples=5).mean == first.mean
 
 
 def test_precision_stops_when_the_interval_is_narrow_enough(tmp_path):
     path = folder(tmp_path / "precise", net(), net(3))
-    data = [samples(0, 200), samples(1, 200)]
+    data = [examples(0, 200), examples(1, 200)]
     estimates = []
-    found = audited(
-        path, data=data, per_task=None, precision=0.02,
+    result = audited(
+        path, data=data, examples=None, precision=0.02,
         progress=lambda done, total, estimate: estimates.append(estimate) if estimate else None,
     )  # fmt: skip
-    widths = [(one.high - one.low) / 2 for one in estimates]
+    widths = [(estimate.high - estimate.low) / 2 for estimate in estimates]
     assert widths[-1] <= 0.02 < min(widths[:-1])
-    assert len(found.samples[0]) == UNIT * len(estimates) < 200
+    assert len(result.examples[0]) == UNIT * len(estimates) < 200
     last = estimates[-1]
-    assert (last.mean, last.low, last.high) == pytest.approx((found.mean.mean, found.mean.low, found.mean.high))
-    assert "0.02" in found.stopped
-    loose = audited(path, data=data, per_task=None, precision=1e-6)
-    assert loose.stopped == "all test samples are taken"
-    assert len(loose.samples[0]) == 200
+    assert (last.mean, last.low, last.high) == pytest.approx((result.mean.mean, result.mean.low, result.mean.high))
+    assert "0.02" in result.stopped
+    all_examples = audited(path, data=data, examples=None, precision=1e-6)
+    assert all_examples.stopped == "all test examples"
+    assert len(all_examples.examples[0]) == 200
 
 
-def test_the_budget_check_says_whether_it_was_enough(tmp_path):
+def test_the_budget_check_reports_whether_the_samples_suffice(tmp_path):
     base = net()
-    path = folder(tmp_path / "budget", base, moved(base, 1.0))
-    data = [samples(0, 64), samples(1, 64)]
-    poor, rich = (audited(path, data=data, per_task=64, samples=count) for count in (20, 800))
-    assert not poor.budget_is_enough
-    assert "raise the budget" in poor.budget
-    assert rich.budget_is_enough
-    assert "from 400 to 800" in rich.budget
-    # What the check is for: with little budget the calibrated score is off, and its announced limit is nearer.
-    assert abs(poor.limit.mean - rich.calibrated.mean) < abs(poor.calibrated.mean - rich.calibrated.mean) / 2
+    path = folder(tmp_path / "budget", base, perturbed(base, 1.0))
+    data = [examples(0, 64), examples(1, 64)]
+    few, many = (audited(path, data=data, examples=64, samples=count) for count in (20, 800))
+    assert not few.budget_is_enough
+    assert "not sufficient, use more samples" in few.budget
+    assert many.budget_is_enough
+    assert "from 400 to 800" in many.budget
+    # With few samples the calibrated score is biased; the reported limit is closer to the score with many samples.
+    assert abs(few.limit.mean - many.calibrated.mean) < abs(few.calibrated.mean - many.calibrated.mean) / 2
 
 
 @pytest.mark.parametrize("method", ["grad", "integrated_gradients", "deepshap", "lime", "shapley"])
-def test_any_explainer_may_be_chosen(tmp_path, method):
-    found = audited(folder(tmp_path / method, net(), net()), method=method, per_task=8, samples=8)
-    assert found.mean.mean == 1
+def test_every_explainer_can_be_used(tmp_path, method):
+    result = audited(folder(tmp_path / method, net(), net()), method=method, examples=8, samples=8)
+    assert result.mean.mean == 1
     if method in ("lime", "shapley"):
-        assert found.matrices["ceiling"][0, 1] < 1
+        assert result.matrices["ceiling"][0, 1] < 1
     else:
-        assert found.matrices["ceiling"][0, 1] == 1
-        assert "draws nothing" in found.budget
+        assert result.matrices["ceiling"][0, 1] == 1
+        assert "deterministic" in result.budget
 
 
-def test_target_is_chosen_and_recorded(tmp_path):
+def test_the_explained_class_is_an_option_and_is_recorded(tmp_path):
     path = folder(tmp_path / "target", net(), net(3))
     label, predicted = (audited(path, target=target) for target in ("label", "predicted"))
     assert label.mean != predicted.mean
     assert "true class" in label.settings["explained"]
-    assert "decides for" in predicted.settings["explained"]
+    assert "the class each network predicts" in predicted.settings["explained"]
 
 
-def test_torch_files_and_nested_states_are_read_without_unpickling_code(tmp_path):
+def test_torch_files_are_read_without_executing_code(tmp_path):
     states = net(), net(3)
     expected = audited(folder(tmp_path / "plain", *states))
     path = tmp_path / "torch"
@@ -275,36 +279,36 @@ def test_torch_files_and_nested_states_are_read_without_unpickling_code(tmp_path
     torch.save({"epoch": 3, "state_dict": states[1].state_dict()}, path / "b.pth")
     assert audited(path).mean == expected.mean
     torch.save(states[0], path / "a.pt")
-    with pytest.raises(InputError, match="cannot be read as weights alone"):
+    with pytest.raises(InputError, match="cannot be read as weights"):
         audited(path)
 
 
-def test_own_loop_is_audited_in_three_lines(tmp_path):
+def test_a_user_loop_is_audited_in_three_lines(tmp_path):
     recorder = perdure.Recorder(tmp_path / "mine", tasks=2)
     for number in range(2):
         recorder.after_task(net(number), accuracy=[0.9, 0.5])
-    found = perdure.audit(tmp_path / "mine", network=Net, data=DATA)
-    assert len(found.stability) == 1
-    assert found.learners[0].measures["shapc_mean"] == found.stability[0].mean
-    assert Audit.from_json(found.to_json()).to_json() == found.to_json()
+    result = perdure.audit(tmp_path / "mine", network=Net, data=DATA)
+    assert len(result.shapc) == 1
+    assert result.learners[0].measures["shapc_mean"] == result.shapc[0].mean
+    assert Audit.from_json(result.to_json()).to_json() == result.to_json()
 
 
-def test_memory_does_not_grow_with_samples(tmp_path):
+def test_memory_does_not_grow_with_the_number_of_examples(tmp_path):
     path = folder(tmp_path / "memory", net(), net(3))
-    data = [samples(0, 160), samples(1, 160)]
-    audited(path, data=data, per_task=8)
+    data = [examples(0, 160), examples(1, 160)]
+    audited(path, data=data, examples=8)
     peaks = []
     for count in (24, 160):
         tracemalloc.start()
-        audited(path, data=data, per_task=count, samples=4, background=4)
+        audited(path, data=data, examples=count, samples=4, background=4)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    # What is kept is some fifteen numbers a sample; the maps of two networks and two halves would be 144.
+    # About fifteen numbers per example are kept; the maps of two networks and two halves would be 144.
     assert peaks[1] - peaks[0] < 136 * 4 * SIDE * SIDE * 8
 
 
 class Headed(nn.Module):
-    """An encoder and a head, as our networks have them."""
+    """An encoder and a head, like the built-in networks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -314,7 +318,7 @@ class Headed(nn.Module):
         return self.head(self.body(x))
 
 
-def test_one_head_for_all_checkpoints_shows_the_encoder_alone(tmp_path):
+def test_the_first_head_on_all_checkpoints_isolates_the_encoder(tmp_path):
     torch.manual_seed(0)
     first, other = Headed(), Headed()
     new_head = {**first.state_dict(), **{name: value for name, value in other.state_dict().items() if "head" in name}}
@@ -322,8 +326,8 @@ def test_one_head_for_all_checkpoints_shows_the_encoder_alone(tmp_path):
     own, shared = (audited(path, network=Headed, head=head) for head in ("own", "first"))
     assert own.mean.mean < 0.9
     assert shared.mean.mean == 1
-    # Outcomes stay the learner's own.
+    # Outcomes are still the learner's own predictions.
     assert shared.outcomes["forgotten"].n == own.outcomes["forgotten"].n
-    assert "head of the sample's own step" in shared.settings["explained"]
-    with pytest.raises(InputError, match="no part named 'head'"):
+    assert "head of the step that trained the task" in shared.settings["explained"]
+    with pytest.raises(InputError, match="no module named 'head'"):
         audited(folder(tmp_path / "none", net(), net(3)), head="first")

@@ -39,8 +39,10 @@ def other_seed(
 def train_first_task(run: LoadedRun, folder: Path, data_dir: Path | None, device: str) -> LoadedRun:
     """Train a new network on the first task with the record's settings and another seed."""
     setup = TrainingSetup.of_record(run.path, data_dir)
+    first = setup.benchmark.curriculum[:1]
     job = learners.Run(
-        replace(setup.benchmark, curriculum=setup.benchmark.curriculum[:1]),
+        # The provenance must describe the shortened benchmark, because the new record is loaded from it.
+        replace(setup.benchmark, curriculum=first, provenance={**setup.benchmark.provenance, "curriculum": [*first]}),
         learners.get(setup.learner),
         network=setup.network,
         width=setup.width,

@@ -173,7 +173,7 @@ def test_a_custom_training_loop_has_no_command(tmp_path):
 
 def test_stored_maps_are_shown_in_the_viewer(perdure, tmp_path):
     perdure("run", "naive", "--epochs", "1", "--per-class", "20", "--tasks", "2", "--threads", "1")
-    perdure("audit", "runs", "--shapc", "--samples", "4", "--per-task", "8", "--keep-maps")
+    perdure("audit", "runs", "--shapc", "--samples", "4", "--examples", "8", "--keep-maps")
     audit = Audit.load(tmp_path / "runs/audit.json")
     (result,) = audit.shapc
     samples = example_views(audit)

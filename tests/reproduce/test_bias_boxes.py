@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from perdure import figures, nets, tasks
+from perdure.audits.bias.measure import BiasSettings
 from perdure.base.errors import InputError
 from perdure.metrics import Interval
 from perdure.reproduce.bias import metrics as bias_metrics
@@ -84,7 +85,7 @@ def test_a_network_with_one_relevant_corner_scores_1_there():
     x = torch.rand(12, 3, 8, 8, generator=torch.Generator().manual_seed(0)) + 0.1
     background = torch.zeros(2, 3, 8, 8)
     inside, outside = [(0, 0, 3, 3)] * 12, [(4, 4, 8, 8)] * 12
-    options: dict[str, Any] = {"background": background, "methods": ["gradient_x_input"]}
+    options: dict[str, Any] = {"background": background, "settings": BiasSettings(methods=["gradient_x_input"])}
     target = torch.zeros(12, dtype=torch.long)
     found = measure_boxes(network, x, target, inside, tolerance=1, **options)
     scores = found["gradient_x_input"]
@@ -110,7 +111,9 @@ def test_the_section_shows_scores_and_chance_levels(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "SETTINGS", experiment.Settings(images=8, samples=8, background=5, tolerance=1))
     text = experiment.run(Workspace(None, tmp_path, tmp_path, lambda *_: None))
     x, y = model.examples(8)
-    found = measure_boxes(network, x, y, corners[:8], background=model.background(5), tolerance=1, samples=8)
+    found = measure_boxes(
+        network, x, y, corners[:8], background=model.background(5), tolerance=1, settings=BiasSettings(samples=8)
+    )
     assert "chance is the box's share of the image, 0.750" in text  # 6 x 8 of 64 pixels
     assert "chance is 0.375" in text  # 4 x 6
     assert f"| Grad | {found['grad'].hits.mean:.3f} ±" in text

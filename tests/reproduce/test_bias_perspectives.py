@@ -102,7 +102,12 @@ def test_a_linear_network_has_zero_infidelity_and_zero_sensitivity():
     network, x = linear_network(), images()
     background = torch.zeros(2, 3, 6, 6)
     found = measure_perspectives(
-        network, x, torch.tensor([0, 1, 0, 1]), background=background, methods=["grad", "gradient_x_input"], removals=30
+        network,
+        x,
+        torch.tensor([0, 1, 0, 1]),
+        background=background,
+        settings=BiasSettings(methods=["grad", "gradient_x_input"]),
+        removals=30,
     )
     assert found["gradient_x_input"].infidelity.mean == pytest.approx(0, abs=1e-6)
     assert found["grad"].infidelity.mean > 0.1
@@ -155,10 +160,9 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
         model.examples(3)[0],
         model.examples(3)[1],
         background=model.background(BACKGROUND),
-        methods=methods,
         removals=40,
         perturbations=2,
-        samples=10,
+        settings=BiasSettings(methods=methods, samples=10),
     )
     row = next(line for line in text.splitlines() if line.startswith("| GI |"))
     assert f"{bias['gradient_x_input'].overall.mean:.4f}" in row

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from perdure import explain, figures, nets, tasks
+from perdure.audits.bias.measure import BiasSettings
 from perdure.base.errors import InputError
 from perdure.learners import Training
 from perdure.reproduce.bias import metrics as bias_metrics
@@ -46,7 +47,9 @@ def test_curves_start_and_end_at_the_full_and_the_empty_image():
     x = torch.randn(6, 3, 4, 4, generator=torch.Generator().manual_seed(1))
     y = torch.tensor([0, 1, 0, 1, 0, 1])
     background = torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(2)) * 0.1
-    found = measure_removal(network, x, y, background=background, methods=["gradient_x_input", "grad"], steps=8)
+    found = measure_removal(
+        network, x, y, background=background, settings=BiasSettings(methods=["gradient_x_input", "grad"]), steps=8
+    )
     with torch.no_grad():
         whole = network(x).softmax(1)[range(6), y].double().numpy()
         empty = network(background.mean(0)[None]).softmax(1)[0, y].double().numpy()
@@ -116,7 +119,7 @@ def test_the_section_shows_areas_and_accuracies_after_retraining(tmp_path, monke
     assert after[0] > after[1] > after[2]
     assert "Accuracy without Grad-CAM's pixels minus accuracy without guided backprop's: 25 %:" in text
     x, y = model.examples(4)
-    found = measure_removal(network, x, y, background=model.background(5), steps=4, samples=8)
+    found = measure_removal(network, x, y, background=model.background(5), steps=4, settings=BiasSettings(samples=8))
     assert f"| IG | {found['integrated_gradients'].deletion_area.mean:.3f} ±" in text
     first = min(
         (entry for entry in found.explainers if entry.method not in ("constant", "random")),

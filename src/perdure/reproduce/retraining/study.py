@@ -12,6 +12,7 @@ import numpy as np
 
 from perdure import figures, tasks
 from perdure.audits import Interval
+from perdure.audits.bias.measure import METHODS as BIAS_METHODS
 from perdure.audits.retraining.maps import MapSettings, all_distances
 from perdure.audits.retraining.pairs import Pairs
 from perdure.audits.retraining.results import RetrainingResult
@@ -22,16 +23,8 @@ from perdure.learners import Training
 from perdure.metrics import RetrainingScores
 
 TITLE = "# Do explanations survive retraining?"
-METHODS = (
-    "expected_gradients",
-    "grad",
-    "gradient_x_input",
-    "integrated_gradients",
-    "guided_backprop",
-    "lrp",
-    "gradcam",
-)
 SLOW = ("deepshap", "lime")
+METHODS = tuple(method for method in BIAS_METHODS if method not in SLOW)
 SWEEP = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 DISTANCE = "l2-unit"
 """L2 of unscaled maps depends on their scale, which noise on the weights changes. The files hold all distances."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure import figures
+from perdure.audits.bias.measure import BiasSettings
 from perdure.audits.controls import CONTROLS
 from perdure.base.errors import InputError
 from perdure.learners import Training
@@ -56,7 +57,7 @@ def run(workspace: Workspace) -> str:
         boxes,
         background=model.background(SETTINGS.background),
         tolerance=SETTINGS.tolerance,
-        samples=SETTINGS.samples,
+        settings=BiasSettings(samples=SETTINGS.samples),
         progress=lambda activity, done, total: workspace.progress(f"boxes: {activity}", done, total),
     )
     order = [name for name in SHORT if any(entry.method == name for entry in result.explainers)]

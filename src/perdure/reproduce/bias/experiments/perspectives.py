@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure import figures
+from perdure.audits.bias.measure import BiasSettings
 from perdure.audits.bias.results import BiasResult
 from perdure.metrics import Interval, KendallMatrix, kendall_matrix
 from perdure.reproduce.bias.experiment import Experiment, Workspace
@@ -36,16 +37,16 @@ def run(workspace: Workspace) -> str:
     """Measure all perspectives on the LeNet, save the figure, and return the section."""
     model, bias = lenet_bias(workspace)
     x, y = model.examples(SETTINGS.examples)
+    methods = [entry.method for entry in bias.explainers if not entry.control]
     result = measure_perspectives(
         model.network,
         x,
         y,
         background=model.background(BACKGROUND),
-        methods=[entry.method for entry in bias.explainers if not entry.control],
         removals=SETTINGS.removals,
         radius=SETTINGS.radius,
         perturbations=SETTINGS.perturbations,
-        samples=SETTINGS.samples,
+        settings=BiasSettings(methods=methods, samples=SETTINGS.samples),
         progress=lambda activity, done, total: workspace.progress(f"perspectives: {activity}", done, total),
     )
     return perspectives_section(bias, result, workspace)

@@ -30,10 +30,13 @@ class Settings:
     """Test images that are drawn; those with the pattern, about half, are explained."""
     permutations: int = 60
     side: int = 8
+    """Side of the pattern in pixels."""
     pictured: int = 3
+    """Images in the figure."""
     training: Training = TRAINING
     network: str = "lenet"
     seed: int = 0
+    """Seed of the pattern's positions."""
 
 
 SETTINGS = Settings()

@@ -88,7 +88,7 @@ def run(workspace: Workspace) -> str:
         y,
         background=model.background(SETTINGS.background),
         steps=SETTINGS.steps,
-        samples=SETTINGS.samples,
+        settings=BiasSettings(samples=SETTINGS.samples),
         progress=lambda activity, done, total: workspace.progress(f"removal: {activity}", done, total),
     )
     _draw_pictures(model, result, workspace)

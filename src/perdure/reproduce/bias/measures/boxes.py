@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.audits.bias.measure import METHODS, Progress
+from perdure.audits.bias.measure import BiasSettings, Progress
 from perdure.metrics import Interval, Missing, interval
 from perdure.reproduce.bias.measures.pixel_maps import entry_of, pixel_maps
 from perdure.reproduce.bias.metrics import box_masks, inside_shares, pointing_hits
@@ -58,12 +57,8 @@ def measure_boxes(
     boxes: Any,
     *,
     background: Tensor,
-    methods: str | Sequence[str] = METHODS,
     tolerance: int = 0,
-    samples: int = 100,
-    layer: str | None = None,
-    seed: int = 0,
-    batch_size: int | None = None,
+    settings: BiasSettings | None = None,
     progress: Progress | None = None,
 ) -> BoxResult:
     """Return how well each explainer's pixel maps localize the boxes (n, 4), with chance levels and controls.
@@ -75,17 +70,10 @@ def measure_boxes(
     chance_hits, chance_share = (
         box_masks(boxes, sides, margin).mean(axis=(1, 2), dtype=np.float64) for margin in (tolerance, 0)
     )
+    settings = settings or BiasSettings()
+    seed = settings.seed
     maps_by_method, refused = pixel_maps(
-        network,
-        x,
-        target,
-        methods,
-        background=background,
-        samples=samples,
-        layer=layer,
-        seed=seed,
-        batch_size=batch_size,
-        progress=progress,
+        network, x, target, background=background, settings=settings, progress=progress
     )
     scores = []
     for name, flat in maps_by_method.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.audits.bias.measure import METHODS, BiasSettings, Progress, player_maps
+from perdure.audits.bias.measure import BiasSettings, Progress, player_maps
 from perdure.base.errors import InputError
 from perdure.explain import NetworkGame, fast_game
 from perdure.explain.adapters.preserve import preserved
@@ -58,14 +57,10 @@ def measure_perspectives(
     target: Tensor,
     *,
     background: Tensor,
-    methods: str | Sequence[str] = METHODS,
     removals: int = 200,
     radius: float = 0.02,
     perturbations: int = 6,
-    samples: int = 100,
-    layer: str | None = None,
-    seed: int = 0,
-    batch_size: int | None = None,
+    settings: BiasSettings | None = None,
     progress: Progress | None = None,
 ) -> PerspectivesResult:
     """Return infidelity, sensitivity and sparsity of each explainer's and control's pixel maps.
@@ -75,22 +70,13 @@ def measure_perspectives(
     gradients. Sensitivity: ``perturbations`` draws of uniform noise up to ``radius`` in the network's input units. All
     explainers get the same squares and the same noise. Grad-CAM's map is upsampled to the image.
     """
+    settings = replace(settings or BiasSettings(), baseline="mean")
+    seed = settings.seed
     maps_by_method, refused = pixel_maps(
-        network,
-        x,
-        target,
-        methods,
-        background=background,
-        baseline="mean",
-        samples=samples,
-        layer=layer,
-        seed=seed,
-        batch_size=batch_size,
-        progress=progress,
+        network, x, target, background=background, settings=settings, progress=progress
     )
-    settings = BiasSettings(samples=samples, baseline="mean", layer=layer, batch_size=batch_size)
     removed = random_squares(removals, (x.shape[2], x.shape[3]), np.random.default_rng([seed, 3]))
-    drops = output_drops(network, x, target, removed, background, batch_size)
+    drops = output_drops(network, x, target, removed, background, settings.batch_size)
     noise = torch.from_numpy(np.random.default_rng([seed, 4]).uniform(-radius, radius, (perturbations, *x.shape))).to(x)
     players = pixels(tuple(x.shape[1:]))
     report = progress or (lambda *_: None)

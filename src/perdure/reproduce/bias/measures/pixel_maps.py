@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,27 +29,21 @@ def pixel_maps(
     network: nn.Module,
     x: Tensor,
     target: Tensor,
-    methods: str | Sequence[str],
     *,
     background: Tensor,
-    baseline: Any = None,
-    samples: int = 100,
-    layer: str | None = None,
-    seed: int = 0,
-    batch_size: int | None = None,
+    settings: BiasSettings,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
     """Return (examples, pixels) maps of each explainer and both controls, and the reason for each refused explainer.
 
-    ``x``: images (n, channels, height, width); the other options are those of `player_maps`. Grad-CAM's map is upsampled
-    to the image.
+    ``x``: images (n, channels, height, width); ``settings``: the methods and the options of their maps. Grad-CAM's map
+    is upsampled to the image.
     """
     if x.dim() != 4:
         raise InputError(f"x: expected images of shape (n, channels, height, width), got {tuple(x.shape)}")
     report = progress or (lambda *_: None)
-    order = (*requested_methods(methods), *CONTROLS)
+    order = (*requested_methods(settings.methods), *CONTROLS)
     players = pixels(tuple(x.shape[1:]))
-    settings = BiasSettings(samples=samples, baseline=baseline, layer=layer, seed=seed, batch_size=batch_size)
     maps: dict[str, FloatArray] = {}
     refused: dict[str, str] = {}
     for index, name in enumerate(order):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.audits.bias.measure import METHODS, Progress
+from perdure.audits.bias.measure import BiasSettings, Progress
 from perdure.base.errors import InputError
 from perdure.explain.adapters.arrays import rows_per_batch
 from perdure.explain.adapters.preserve import preserved
@@ -56,12 +55,8 @@ def measure_removal(
     target: Tensor,
     *,
     background: Tensor,
-    methods: str | Sequence[str] = METHODS,
     steps: int = 20,
-    samples: int = 100,
-    layer: str | None = None,
-    seed: int = 0,
-    batch_size: int | None = None,
+    settings: BiasSettings | None = None,
     progress: Progress | None = None,
 ) -> RemovalResult:
     """Return deletion and insertion curves of each explainer's and control's pixel maps, in ``steps`` equal steps.
@@ -71,18 +66,9 @@ def measure_removal(
     if steps < 1:
         raise InputError(f"steps: expected at least 1, got {steps}")
     shares = tuple(step / steps for step in range(steps + 1))
-    maps, refused = pixel_maps(
-        network,
-        x,
-        target,
-        methods,
-        background=background,
-        samples=samples,
-        layer=layer,
-        seed=seed,
-        batch_size=batch_size,
-        progress=progress,
-    )
+    settings = settings or BiasSettings()
+    batch_size = settings.batch_size
+    maps, refused = pixel_maps(network, x, target, background=background, settings=settings, progress=progress)
     empty = baseline_rows(None, x, background)
     curves = []
     for name in maps:
@@ -90,7 +76,7 @@ def measure_removal(
             np.stack([_probabilities(network, start, end, target, maps[name], s, batch_size) for s in shares], axis=1)
             for start, end in ((x, empty), (empty, x))
         )
-        areas = [interval(area_under(curve), seed=seed, bounds=(0.0, 1.0)) for curve in (deletion, insertion)]
+        areas = [interval(area_under(curve), seed=settings.seed, bounds=(0.0, 1.0)) for curve in (deletion, insertion)]
         curves.append(RemovalCurves(name, deletion, insertion, areas[0], areas[1]))
     return RemovalResult(shares, tuple(curves), maps, refused)
 

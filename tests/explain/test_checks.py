@@ -128,13 +128,13 @@ class Gelu(Net):
         (
             FunctionalRelu,
             RULES,
-            "relu is called as a function, which the method cannot see; use an nn.ReLU module of its own",
+            "relu is called as a function, which the method cannot see; use a separate nn.ReLU module",
         ),
-        (ClampedByHand, {"deepshap", "lrp", "guided_backprop"}, "the network's own forward"),
+        (ClampedByHand, {"deepshap", "lrp", "guided_backprop"}, "the network's forward method"),
         (
             SharedRelu,
             {"deepshap", "lrp"},
-            "layer 'act': ReLU is used 2 times in a forward pass; give each use a module",
+            "layer 'act': ReLU is used 2 times in a forward pass; create a separate module for each use",
         ),
         (InPlaceRelu, RULES, "layer 'act': relu works in place"),
         (PlainResidual, {"lrp"}, "two branches are added by a plain +"),

@@ -1,4 +1,4 @@
-"""One function for all explainers."""
+"""`attribute`, the function that runs any explainer, and expected gradients with standard errors."""
 
 from __future__ import annotations
 

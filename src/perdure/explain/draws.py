@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def generator(seed: int, *counters: int) -> np.random.Generator:
-    """Return the random generator for a seed and some counters (example, permutation, pass)."""
+    """Return the random generator for a seed and counters (example, permutation, pass)."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *counters])))
 
 

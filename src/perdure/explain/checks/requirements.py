@@ -37,7 +37,7 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        where = f"layer {self.layer!r}" if self.layer else "the network's own forward"
+        where = f"layer {self.layer!r}" if self.layer else "the network's forward method"
         return f"{where}: {self.text}; {self.remedy}"
 
 
@@ -105,7 +105,7 @@ class ModuleRules(Gradients):
             is_leaf = next(module.children(), None) is None
             if calls > 1 and is_leaf and isinstance(module, self.called_once):
                 text = f"{type(module).__name__} is used {calls} times in a forward pass"
-                yield Problem(name, text, "give each use a module of its own")
+                yield Problem(name, text, "create a separate module for each use")
 
     def _without_rule(self, observation: Observation) -> Iterator[Problem]:
         for operation in observation.operations:
@@ -125,7 +125,7 @@ class ModuleRules(Gradients):
                 continue
             if operation.kind == "sum":
                 text = "two branches are added by a plain +, through which relevance diverges"
-                remedy = "make the addition a module of its own (perdure.nets.Add)"
+                remedy = "make the addition a separate module (perdure.nets.Add)"
             else:
                 text = f"{operation.name} happens outside a layer that has a relevance rule"
                 remedy = f"make it a torch.nn layer (Linear, Conv, AvgPool, ...), or {ALTERNATIVES}"
@@ -145,7 +145,7 @@ def _in_place(observation: Observation) -> Iterator[Problem]:
     for operation in observation.operations:
         if operation.writes:
             text = f"{operation.name} works in place and overwrites values that the method needs"
-            yield Problem(operation.layer, text, "make it not in place (inplace=False; h = h + x instead of h += x)")
+            yield Problem(operation.layer, text, "use the version that is not in place (inplace=False, h = h + x)")
 
 
 def _missing_rule(operation: Operation) -> tuple[str, str]:
@@ -156,8 +156,8 @@ def _missing_rule(operation: Operation) -> tuple[str, str]:
         return f"there is no rule for {type(operation.module).__name__}", ALTERNATIVES
     name = operation.name.strip("_")
     if name in {"relu", "threshold", "clamp_min"}:
-        return f"{name} is called as a function, which the method cannot see", "use an nn.ReLU module of its own"
-    return f"{name} is called as a function, which the method cannot see", f"use a module of its own, or {ALTERNATIVES}"
+        return f"{name} is called as a function, which the method cannot see", "use a separate nn.ReLU module"
+    return f"{name} is called as a function, which the method cannot see", f"use a separate module, or {ALTERNATIVES}"
 
 
 def _overlapping_pooling(model: nn.Module) -> Iterator[Problem]:

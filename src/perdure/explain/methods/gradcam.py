@@ -55,7 +55,7 @@ def map_layer(inspection: Inspection, layer: str | None, x: Tensor) -> str:
         if operation.writes and operation.writes == observation.memory[name]:
             raise InputError(
                 f"method 'gradcam': layer {operation.layer!r} overwrites the output of layer {name!r} in place; "
-                "make it not in place (inplace=False)"
+                "use the version that is not in place (inplace=False)"
             )
     return name
 

@@ -98,7 +98,7 @@ def shapley_table(
 
 
 def layer_maps(model: nn.Module, x: Any, target: Any, layer: str | nn.Module | None = None) -> FloatArray:
-    """Return Grad-CAM at its own layer, (examples, positions), rectified and not resized."""
+    """Return Grad-CAM at the resolution of its layer, (examples, positions), rectified and not resized."""
     with prepared_request(model, x, target, "gradcam", layer=layer) as request:
         name = map_layer(request.inspection, request.layer, request.x)
         cam = LayerGradCam(request.model, request.model.get_submodule(name))

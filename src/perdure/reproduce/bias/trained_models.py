@@ -17,7 +17,7 @@ from perdure.learners import Position, Run, Training
 from perdure.learners import Progress as RunProgress
 from perdure.reproduce.bias.experiment import Workspace
 from perdure.runs.data import BenchmarkData, balanced_order
-from perdure.runs.networks import recorded_network
+from perdure.runs.loaded_run import recorded_network
 from perdure.tasks import Benchmark
 from perdure.tasks.benchmark import Examples, Task
 

@@ -1,4 +1,4 @@
-"""From runs to an audit, and back from its file."""
+"""Audits of runs, and their files."""
 
 import math
 
@@ -23,7 +23,7 @@ def run(learner="ewc", table=R, **more) -> Measurements:
     )
 
 
-def test_measures_of_a_run_are_the_metrics():
+def test_the_measures_of_a_run_equal_the_metrics():
     values = measure_run(run(cost=COST, lifetime_bits=200))
     assert values["A"] == metrics.accuracy(R)
     assert values["forgetting"] == metrics.average_forgetting(R)
@@ -34,7 +34,7 @@ def test_measures_of_a_run_are_the_metrics():
     assert with_teachers["MS"] == pytest.approx((1 + 1 / 3 + 10 / 35) / 3)
 
 
-def test_missing_costs_are_told_apart():
+def test_each_missing_cost_has_its_own_reason():
     values = measure_run(run())
     assert metrics.reason(values["MS"]) == "no costs were given"
     values = measure_run(run(cost=COST))
@@ -43,18 +43,18 @@ def test_missing_costs_are_told_apart():
     assert "operations" in (metrics.reason(measure_run(run(cost=half))["CE"]) or "")
 
 
-def test_evaluations_within_tasks_feed_the_stability_gap():
-    dense = Evaluations(np.array([[0.9, 0.2, 0.1], [0.0, 0.5, 0.2], *R[1:].tolist()]), (0, 1, 1, 2))
-    values = measure_run(run(evaluations=dense))
+def test_evaluations_within_tasks_give_minimum_accuracy_and_windowed_forgetting():
+    evaluations = Evaluations(np.array([[0.9, 0.2, 0.1], [0.0, 0.5, 0.2], *R[1:].tolist()]), (0, 1, 1, 2))
+    values = measure_run(run(evaluations=evaluations))
     assert values["min_accuracy"] == pytest.approx((0.0 + 0.7) / 2)
-    assert values["windowed_forgetting"] == pytest.approx(metrics.windowed_forgetting(dense.values, 10))
+    assert values["windowed_forgetting"] == pytest.approx(metrics.windowed_forgetting(evaluations.values, 10))
     assert "windowed_forgetting" not in measure_run(run())
 
 
 def test_runs_are_averaged_and_learners_compared():
     better = np.clip(R + 0.1, 0, 1)
     audit = audit_runs(
-        [run(*given, cost=COST, lifetime_bits=200) for given in (("ewc", R), ("ewc", better), ("si", R * 0.5))]
+        [run(*arguments, cost=COST, lifetime_bits=200) for arguments in (("ewc", R), ("ewc", better), ("si", R * 0.5))]
     )
     ewc, si = audit.learners
     assert ewc.measures["A"].mean == pytest.approx((metrics.accuracy(R) + metrics.accuracy(better)) / 2)
@@ -67,28 +67,28 @@ def test_runs_are_averaged_and_learners_compared():
     assert audit.correlation == {}
 
 
-def test_three_learners_have_a_correlation():
+def test_three_learners_give_a_correlation_of_the_criteria():
     audit = audit_runs([run(name, R * scale) for name, scale in (("a", 1.0), ("b", 0.7), ("c", 0.4))])
     assert audit.correlation["A"]["FWT"] == pytest.approx(1)
     assert audit.correlation["A"]["REM"] == pytest.approx(-1)
     assert "MS" not in audit.correlation
 
 
-def test_partial_scores_are_missing_or_announced():
+def test_scores_with_missing_criteria_are_missing_unless_renormalised():
     plain = audit_runs([run()])
     assert "MS, SSS, CE missing" in plain.learners[0].reasons()["CL_score W1"]
-    asked = audit_runs([run()], renormalise=True)
-    assert asked.partial_scores
-    assert not math.isnan(asked.learners[0].scores["W1"].mean)
+    renormalised = audit_runs([run()], renormalise=True)
+    assert renormalised.partial_scores
+    assert not math.isnan(renormalised.learners[0].scores["W1"].mean)
 
 
-def test_an_audit_survives_its_file(tmp_path):
+def test_an_audit_is_equal_after_saving_and_loading(tmp_path):
     audit = audit_runs([run(cost=COST), run("si", R * 0.5), run("mas", R * 0.3)])
     audit.save(tmp_path / "audit.json")
-    again = Audit.load(tmp_path / "audit.json")
-    assert again.to_json() == audit.to_json()
-    assert again.learners[0].reasons() == audit.learners[0].reasons()
-    assert "average accuracy" in str(again)
+    loaded = Audit.load(tmp_path / "audit.json")
+    assert loaded.to_json() == audit.to_json()
+    assert loaded.learners[0].reasons() == audit.learners[0].reasons()
+    assert "average accuracy" in str(loaded)
     (tmp_path / "x.json").write_text('{"schema": 5}')
     with pytest.raises(InputError, match="schema 5"):
         Audit.load(tmp_path / "x.json")
@@ -97,8 +97,10 @@ def test_an_audit_survives_its_file(tmp_path):
         Audit.load(tmp_path / "y.json")
 
 
-def test_bad_runs_are_named():
-    with pytest.raises(InputError, match=r"ewc\.csv: accuracy matrix, step 1, task 1: expected a number between 0 and 1, got 90"):
+def test_invalid_runs_are_refused_by_name():
+    with pytest.raises(
+        InputError, match=r"ewc\.csv: accuracy matrix, step 1, task 1: expected a number between 0 and 1, got 90"
+    ):
         audit_runs([run(table=R * 100)])
     with pytest.raises(InputError, match="cannot be averaged"):
         audit_runs([run(), Measurements("b.csv", "ewc", R[:2, :2], (0, 1))])
@@ -110,7 +112,7 @@ def test_bad_runs_are_named():
         audit_runs([])
 
 
-def test_three_lines_of_a_user_s_own_loop(tmp_path):
+def test_a_user_loop_is_audited_and_reported(tmp_path):
     recorder = perdure.Recorder(tmp_path / "mine", tasks=3)
     for row in R:
         recorder.after_task(accuracy=row)
@@ -120,7 +122,7 @@ def test_three_lines_of_a_user_s_own_loop(tmp_path):
     assert "Is our continual learner reliable?" in page.read_text()
 
 
-def test_unfinished_runs_are_left_out_or_marked(tmp_path):
+def test_unfinished_runs_are_excluded_or_marked(tmp_path):
     for seed, steps in ((0, 3), (1, 1), (2, 0)):
         recorder = perdure.Recorder(tmp_path / f"done/{seed}", tasks=3, learner="ewc", seed=seed)
         for row in R[:steps]:
@@ -136,8 +138,8 @@ def test_unfinished_runs_are_left_out_or_marked(tmp_path):
     ]
     page = audit.report(tmp_path / "report.html").read_text()
     assert "si (unfinished)" in page
-    assert "Records left out" in page
-    assert "left out:" in str(audit)
+    assert "Records not included" in page
+    assert "not included:" in str(audit)
     with pytest.raises(InputError, match="nothing to audit"):
         audit_records(tmp_path / "done/2")
 
@@ -151,7 +153,7 @@ def test_learners_of_different_benchmarks_are_not_ranked_together():
 def test_published_replay_forgets_less_than_naive(shared_data):
     folder = shared_data / "accuracy-matrices"
     files = [folder / "naive_seed42.csv", *sorted(folder.glob("replay2000_uniform_seed*.csv"))]
-    audit = audit_runs([one for file in files for one in read_accuracies(file)])
+    audit = audit_runs([run for file in files for run in read_accuracies(file)])
     naive, replay = audit.learners
     assert replay.learner == "replay2000_uniform"
     assert len(replay.runs) == 3

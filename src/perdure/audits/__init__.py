@@ -10,9 +10,8 @@ from perdure.audits.findings import TrustFindings, read_findings, save_findings
 from perdure.audits.provenance import RunProvenance, provenance_of
 from perdure.audits.results import FILE, MEASURES, Audit, LearnerAudit, Measure
 from perdure.audits.retraining.summaries import CheckpointSummary, ExplainerScores, RetrainingSummary
-from perdure.audits.shapc.differences import LearnerDifference, compare_learners
 from perdure.audits.shapc.example_views import ExampleView, example_views
-from perdure.audits.shapc.results import ShapcResult
+from perdure.audits.shapc.results import LearnerDifference, ShapcResult, compare_learners
 from perdure.audits.shapc.settings import ShapcSettings
 from perdure.metrics import CRITERIA, WEIGHTS, Interval
 

@@ -13,8 +13,7 @@ from perdure.audits.findings import read_findings
 from perdure.audits.least_biased import common_explainer
 from perdure.audits.provenance import provenance_of
 from perdure.audits.results import MEASURES, Audit, LearnerAudit
-from perdure.audits.shapc.differences import compare_learners
-from perdure.audits.shapc.results import ShapcResult
+from perdure.audits.shapc.results import ShapcResult, compare_learners
 from perdure.audits.shapc.settings import LEAST_BIASED, ShapcSettings
 from perdure.base.errors import InputError
 from perdure.metrics import Interval, Missing, interval

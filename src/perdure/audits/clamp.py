@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.base.serialization import OneBased
+from perdure.audits.serialization import OneBased
 from perdure.record import Measurements
 
 if TYPE_CHECKING:

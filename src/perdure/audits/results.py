@@ -15,12 +15,11 @@ from perdure.audits import serialization
 from perdure.audits.clamp import LatentProperties
 from perdure.audits.findings import TrustFindings
 from perdure.audits.provenance import RunProvenance
-from perdure.audits.shapc.differences import LearnerDifference
-from perdure.audits.shapc.results import ShapcResult
+from perdure.audits.shapc.results import LearnerDifference, ShapcResult
 from perdure.audits.upgrade import upgraded_audit
 from perdure.base.errors import InputError
 from perdure.base.files import read_versioned, write_json
-from perdure.base.serialization import OneBased
+from perdure.audits.serialization import OneBased
 from perdure.metrics import METRICS, Interval
 
 SCHEMA = 4

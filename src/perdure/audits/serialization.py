@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.serialization import ONE_BASED, float_from_json, float_to_json, is_one_based, make_converter
+
+
+import math
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from cattrs import Converter
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
+
 
 Result = TypeVar("Result")
 OneBasedArray = Annotated[NDArray[np.int64], ONE_BASED]
@@ -54,3 +64,62 @@ converter.register_unstructure_hook_func(_is_array, _array_to_json)
 converter.register_structure_hook_func(_is_array, _array_from_json)
 converter.register_unstructure_hook_func(is_one_based(np.ndarray), lambda array: (array + 1).tolist())
 converter.register_structure_hook_func(is_one_based(np.ndarray), lambda value, _: np.array(value, dtype=np.int64) - 1)
+
+
+ONE_BASED = "one-based in files"
+OneBased = Annotated[int, ONE_BASED]
+
+
+def make_converter() -> Converter:
+    """Return a converter for dataclasses of numbers, strings, tuples and dictionaries."""
+    converter = Converter(detailed_validation=False)
+    converter.register_unstructure_hook_factory(is_dataclass, lambda cls: _unstructure_hook(cls, converter))
+    converter.register_structure_hook_factory(
+        is_dataclass, lambda cls: make_dict_structure_fn(_with_resolved_types(cls), converter)
+    )
+    converter.register_unstructure_hook(float, float_to_json)
+    converter.register_structure_hook(float, lambda value, _: float_from_json(value))
+    converter.register_unstructure_hook_func(is_one_based(int), lambda value: int(value) + 1)
+    converter.register_structure_hook_func(is_one_based(int), lambda value, _: int(value) - 1)
+    return converter
+
+
+def _unstructure_hook(cls: type[Any], converter: Converter) -> Callable[[Any], dict[str, Any]]:
+    """Return a function that writes the fields of a dataclass, and the properties named in its ``JSON_PROPERTIES``."""
+    fields_to_json: Callable[[Any], dict[str, Any]] = make_dict_unstructure_fn(_with_resolved_types(cls), converter)
+    properties: tuple[str, ...] = getattr(cls, "JSON_PROPERTIES", ())
+    if not properties:
+        return fields_to_json
+    return lambda value: {**fields_to_json(value), **{name: getattr(value, name) for name in properties}}
+
+
+def _with_resolved_types(cls: type[Any]) -> type[Any]:
+    """Resolve the annotations of a dataclass; cattrs alone would drop the metadata of postponed annotations."""
+    types = get_type_hints(cls, include_extras=True)
+    for field in fields(cls):
+        field.type = types[field.name]
+    return cls
+
+
+def float_to_json(value: float) -> float | str | None:
+    """Return a number as JSON holds it: null for NaN, a word for infinity."""
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+
+
+def float_from_json(value: float | str | None) -> float:
+    """Return the number that `float_to_json` wrote."""
+    return math.nan if value is None else float(value)
+
+
+def is_one_based(kind: type) -> Callable[[Any], bool]:
+    """Return a predicate for annotations of a type that carry `ONE_BASED`."""
+
+    def matches(annotation: Any) -> bool:
+        if get_origin(annotation) is not Annotated:
+            return False
+        inner, *metadata = get_args(annotation)
+        return ONE_BASED in metadata and (inner is kind or get_origin(inner) is kind)
+
+    return matches

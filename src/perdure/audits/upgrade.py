@@ -11,8 +11,8 @@ Plain = dict[str, Any]
 def upgraded_audit(value: Mapping[str, Any]) -> Plain:
     """Return the JSON form of an audit in the current schema (4).
 
-    Schemas up to 3 (version 0.1) have ``stability`` for SHAPC results and for CL_stability, ``latent`` for CLAMP, and ``samples``
-    for test examples. Parts that a schema did not have yet stay empty.
+    Schemas up to 3 (version 0.1) have ``stability`` for SHAPC results and for CL_stability, ``latent`` for CLAMP, and
+    ``samples`` for test examples. Parts that a schema did not have yet stay empty.
     """
     if value.get("schema", 0) >= 4:
         return dict(value)

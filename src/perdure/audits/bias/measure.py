@@ -16,9 +16,8 @@ from perdure.audits.bias.results import BiasResult, ExplainerBias, explainer_bia
 from perdure.audits.controls import CONTROLS, requested_methods
 from perdure.base.errors import InputError
 from perdure.explain import Players, ShapleyTable
-from perdure.explain.adapters.arrays import rows_per_batch
-from perdure.explain.adapters.outputs import outputs_of, resolve_targets
-from perdure.explain.adapters.preserve import preserved
+from perdure.explain.adapters.arrays import outputs_of, resolve_targets, rows_per_batch
+from perdure.explain.adapters.models import preserved
 from perdure.explain.shapley.players import players_of
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES

@@ -17,12 +17,11 @@ from perdure.audits.bias.results import FILE, BiasResult
 from perdure.audits.bias.shapley_cache import CachedShapley
 from perdure.audits.controls import requested_methods
 from perdure.base.errors import InputError
-from perdure.base.locks import lock_folder
+from perdure.base.files import lock_folder
 from perdure.explain import Players
 from perdure.runs.cache import Cache, digest
 from perdure.runs.data import RunData, UserData, balanced_order
-from perdure.runs.loaded_run import load_run
-from perdure.runs.networks import NetworkMaker, load_weights, read_weights
+from perdure.runs.loaded_run import NetworkMaker, load_run, load_weights, read_weights
 
 KIND = "bias"
 EXAMPLES = 50

@@ -29,14 +29,12 @@ from perdure.audits.retraining.pairs import (
 from perdure.audits.retraining.retrain import Progress
 from perdure.audits.retraining.summaries import CheckpointSummary, StepPair
 from perdure.base.errors import InputError
-from perdure.base.files import remove_temp_files
-from perdure.base.locks import lock_folder
-from perdure.base.serialization import float_to_json
+from perdure.base.files import lock_folder, remove_temp_files
+from perdure.audits.serialization import float_to_json
 from perdure.metrics import PairScores, RetrainingScores, shapc
 from perdure.runs.cache import Cache, CacheEntry
 from perdure.runs.data import Rows, balanced_order
-from perdure.runs.loaded_run import LoadedRun, describe_score, load_sequence
-from perdure.runs.networks import NetworkMaker, predictions
+from perdure.runs.loaded_run import LoadedRun, NetworkMaker, describe_score, load_sequence, predictions
 
 KIND = "checkpoint-pairs"
 

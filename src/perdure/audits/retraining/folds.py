@@ -23,7 +23,7 @@ from perdure.learners import Run, Training
 from perdure.learners.data import Preparation
 from perdure.record import Record
 from perdure.runs.data import Rows, as_array, balanced_order
-from perdure.runs.networks import load_weights
+from perdure.runs.loaded_run import load_weights
 from perdure.tasks import Benchmark, Examples, Task
 
 NetworkMaker = Callable[[tuple[int, ...], int], nn.Module]

@@ -14,7 +14,7 @@ from torch import Tensor
 from perdure.audits import serialization
 from perdure.audits.controls import CONTROLS
 from perdure.audits.retraining.summaries import ExplainerScores, Scores
-from perdure.base.serialization import float_to_json
+from perdure.audits.serialization import float_to_json
 from perdure.explain.distances import DISTANCES
 from perdure.metrics import PairScores, RetrainingScores, holm, pair_scores, reason, retraining_scores
 

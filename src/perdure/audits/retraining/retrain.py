@@ -18,14 +18,13 @@ from perdure.audits.retraining.pairs import IntArray, Pairs
 from perdure.audits.retraining.results import RetrainingResult, StageResult
 from perdure.audits.retraining.weight_noise import Noise, cascade, with_noise
 from perdure.base.errors import InputError
-from perdure.base.files import remove_temp_files, write_atomically
-from perdure.base.locks import lock_folder
+from perdure.base.files import lock_folder, remove_temp_files, write_atomically
 from perdure.learners import Training, protocol_for
 from perdure.record.schema import NO_RUNS_MARKER
 from perdure.record.tensors import load_tensors
 from perdure.runs.cache import Cache, CacheEntry, digest
 from perdure.runs.data import Rows
-from perdure.runs.networks import predictions
+from perdure.runs.loaded_run import predictions
 
 NOISE = (0.05, 0.1, 0.3)
 CASCADE_STEPS = 6

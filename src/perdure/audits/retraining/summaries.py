@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.audits.controls import CONTROLS
-from perdure.base.serialization import OneBased
+from perdure.audits.serialization import OneBased
 from perdure.metrics import Interval, RetrainingScores, Trend
 
 

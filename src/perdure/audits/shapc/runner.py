@@ -16,17 +16,23 @@ from perdure.audits.shapc.pair_values import Halves, map_halves, pair_values
 from perdure.audits.shapc.reference import other_seed
 from perdure.audits.shapc.results import RetrainingReference, ShapcResult
 from perdure.audits.shapc.scores import compute_scores, describe_budget, reference_scores, running_mean
-from perdure.audits.shapc.settings import ShapcSettings
+from perdure.audits.shapc.settings import LEAST_BIASED, ShapcSettings
 from perdure.audits.shapc.values import UNIT, ShapcValues, TaskValues, value_names
 from perdure.base.errors import InputError
-from perdure.base.files import remove_temp_files
-from perdure.base.locks import lock_folder
+from perdure.base.files import lock_folder, remove_temp_files
 from perdure.explain import get_explainer
 from perdure.metrics import Interval
 from perdure.runs.cache import Cache
 from perdure.runs.data import Rows, balanced_order
-from perdure.runs.loaded_run import LoadedRun, describe_score, load_sequence
-from perdure.runs.networks import NetworkMaker, copy_head, device_of, predictions
+from perdure.runs.loaded_run import (
+    LoadedRun,
+    NetworkMaker,
+    copy_head,
+    describe_score,
+    device_of,
+    load_sequence,
+    predictions,
+)
 
 KIND = "shapc"
 EXAMPLES = 40
@@ -94,6 +100,10 @@ def audit_shapc(
 
 def _checked(settings: ShapcSettings) -> ShapcSettings:
     """Check the method and its options."""
+    if settings.method == LEAST_BIASED:
+        raise InputError(
+            f"method {LEAST_BIASED}: only an audit of records can choose the explainer; pass the name of an explainer"
+        )
     return replace(settings, options=get_explainer(settings.method).parsed_options(settings.options))
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from perdure.audits.shapc.settings import QUANTITIES
 from perdure.audits.shapc.values import FloatArray, TaskValues
 from perdure.metrics import Interval, Missing
+from perdure.metrics.intervals import bootstrap_interval, mean_over_tasks, resampled_means, weighted_means
 from perdure.metrics.shapc import mean_over_pairs, summarise_shapc
-from perdure.metrics.statistics.bootstrap import bootstrap_interval, mean_over_tasks, resampled_means, weighted_means
 
 OUTCOMES = ("still correct", "forgotten")
 SUFFICIENT, SUFFICIENT_CALIBRATED = 0.01, 0.02

@@ -25,12 +25,12 @@ _CHOICES = {
 class ShapcSettings:
     """Everything that determines the values of a SHAPC audit.
 
-    ``samples`` is the number of random draws per example and network (gradients for expected gradients, permutations for Shapley
-    values); each half of the budget gets one half of it. ``background`` is the number of background examples.
+    ``samples`` is the number of random draws per example and network (gradients for expected gradients, permutations for
+    Shapley values); each half of the budget gets one half of it. ``background`` is the number of background examples.
     ``score="decision"`` explains the score by which the learner decides, where this is not a logit (iCaRL). ``head="first"``
-    explains every later network with the head of the step that trained the example's task, which isolates changes of the encoder.
-    ``variant="authors"`` sums the channels and divides by the range, as the authors' code does. ``shares`` are the shares of
-    important values in the sensitivity table. ``options`` are the explainer's own settings.
+    explains every later network with the head of the step that trained the example's task, which isolates changes of the
+    encoder. ``variant="authors"`` sums the channels and divides by the range, as the authors' code does. ``shares`` are the
+    shares of important values in the sensitivity table. ``options`` are the explainer's own settings.
     """
 
     method: str = "expected_gradients"

@@ -7,7 +7,7 @@ import pytest
 
 from perdure import metrics
 from perdure.base.errors import InputError
-from perdure.metrics.statistics.bootstrap import bootstrap_interval, mean_over_tasks, resampled_means, weighted_means
+from perdure.metrics.intervals import bootstrap_interval, mean_over_tasks, resampled_means, weighted_means
 
 
 def table(rng, examples=12, shift=0.0):

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from perdure.base.errors import InputError
-from perdure.tasks.files.download import Remote, data_folder, fetch, verify
+from perdure.tasks.files.download import Remote, fetch, verify
+from perdure.tasks.loading import data_folder
 from tests.helpers.loopback import Site, serve
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 3_000_000, dtype=np.uint8).tobytes()

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from perdure import tasks
 from perdure.base.errors import InputError
 from perdure.tasks import registry
+from perdure.tasks.benchmark import Source
 from perdure.tasks.benchmarks.cifar import CIFAR10, CIFAR100, Cifar, read_cifar
 from perdure.tasks.benchmarks.mnist import FASHION_MNIST, MNIST, read_idx, read_idx_dataset
 from perdure.tasks.files.download import Remote
 from perdure.tasks.files.plain_pickle import read_plain_pickle
-from perdure.tasks.source import Source
 from tests.helpers.loopback import Site, serve
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -16,7 +16,7 @@ import perdure
 from perdure import tasks
 from perdure.base.errors import InputError
 from perdure.tasks import registry
-from perdure.tasks.source import Source
+from perdure.tasks.benchmark import Source
 
 BUILT_IN = {
     "permuted-mnist",

@@ -3,16 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from perdure.audits.audit import audit, with_shapc, with_trust
+from perdure.audits.audit import audit, audit_runs, measure_run, with_shapc, with_trust
 from perdure.audits.clamp import FittedCurves, LatentProperties, fit_runs, latent_properties
-from perdure.audits.criteria import audit_runs, measure_run
 from perdure.audits.findings import TrustFindings, read_findings, save_findings
-from perdure.audits.provenance import RunProvenance, provenance_of
-from perdure.audits.results import FILE, MEASURES, Audit, LearnerAudit, Measure
+from perdure.audits.results import FILE, MEASURES, Audit, LearnerAudit, Measure, RunProvenance, provenance_of
 from perdure.audits.retraining.summaries import CheckpointSummary, ExplainerScores, RetrainingSummary
 from perdure.audits.shapc.example_views import ExampleView, example_views
 from perdure.audits.shapc.results import LearnerDifference, ShapcResult, compare_learners
-from perdure.audits.shapc.settings import ShapcSettings
+from perdure.audits.shapc.values import ShapcSettings
 from perdure.metrics import CRITERIA, WEIGHTS, Interval
 
 if TYPE_CHECKING:

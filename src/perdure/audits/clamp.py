@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError
 from perdure.audits.serialization import OneBased
+from perdure.base.errors import InputError
 from perdure.record import Measurements
 
 if TYPE_CHECKING:

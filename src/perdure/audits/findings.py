@@ -12,7 +12,7 @@ from perdure.audits.bias.results import FILE as BIAS
 from perdure.audits.bias.results import SCHEMA as BIAS_SCHEMA
 from perdure.audits.bias.results import BiasResult
 from perdure.audits.retraining.summaries import CheckpointSummary, RetrainingSummary
-from perdure.audits.upgrade import upgraded_checkpoints, upgraded_retraining
+from perdure.audits.upgrade import upgraded_bias, upgraded_checkpoints, upgraded_retraining
 from perdure.base.errors import InputError
 from perdure.base.files import read_versioned, write_json
 
@@ -20,6 +20,7 @@ SCHEMA = 2
 RETRAINING = Path("trust") / "retraining.json"
 CHECKPOINTS = Path("trust") / "checkpoints.json"
 Part = TypeVar("Part")
+Upgrade = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -57,27 +58,18 @@ def read_findings(run: str, learner: str, benchmark: str, seed: int | None) -> T
         learner,
         benchmark,
         seed,
-        bias=_read(folder / BIAS, "bias result", BIAS_SCHEMA, BiasResult.from_json),
-        retraining=_read(folder / RETRAINING, "retraining summary", SCHEMA, _retraining),
-        checkpoints=_read(folder / CHECKPOINTS, "checkpoint summary", SCHEMA, _checkpoints),
+        bias=_read(folder / BIAS, "bias result", BIAS_SCHEMA, BiasResult, upgraded_bias),
+        retraining=_read(folder / RETRAINING, "retraining summary", SCHEMA, RetrainingSummary, upgraded_retraining),
+        checkpoints=_read(folder / CHECKPOINTS, "checkpoint summary", SCHEMA, CheckpointSummary, upgraded_checkpoints),
     )
 
 
-def _retraining(value: Mapping[str, Any]) -> RetrainingSummary:
-    return serialization.from_json(upgraded_retraining(value), RetrainingSummary)
-
-
-def _checkpoints(value: Mapping[str, Any]) -> CheckpointSummary:
-    return serialization.from_json(upgraded_checkpoints(value), CheckpointSummary)
-
-
-def _read(file: Path, kind: str, schema: int, make: Callable[[dict[str, Any]], Part]) -> Part | None:
+def _read(file: Path, name: str, schema: int, kind: type[Part], upgrade: Upgrade) -> Part | None:
+    """Read a part of the findings; a file of an earlier version is upgraded."""
     if not file.exists():
         return None
-    value = read_versioned(file, kind, schema)
+    value = read_versioned(file, name, schema)
     try:
-        return make(value)
+        return serialization.from_json(value if value["schema"] == schema else upgrade(value), kind)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{file}: a field is missing or malformed ({error}); run perdure trust again") from None

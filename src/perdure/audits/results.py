@@ -1,12 +1,13 @@
-"""The result of an audit: numbers with intervals, and the reason for each missing number."""
+"""The result of an audit: numbers with intervals, the reason for each missing number, and the provenance of each run."""
 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +15,33 @@ from numpy.typing import NDArray
 from perdure.audits import serialization
 from perdure.audits.clamp import LatentProperties
 from perdure.audits.findings import TrustFindings
-from perdure.audits.provenance import RunProvenance
+from perdure.audits.serialization import OneBased
 from perdure.audits.shapc.results import LearnerDifference, ShapcResult
 from perdure.audits.upgrade import upgraded_audit
 from perdure.base.errors import InputError
 from perdure.base.files import read_versioned, write_json
-from perdure.audits.serialization import OneBased
 from perdure.metrics import METRICS, Interval
+
+if TYPE_CHECKING:
+    from perdure.record import Manifest, Record
 
 SCHEMA = 4
 FILE = "audit.json"
+_TRAINING = (
+    "epochs",
+    "batch_size",
+    "lr",
+    "optimizer",
+    "momentum",
+    "weight_decay",
+    "milestones",
+    "patience",
+    "evaluate_every",
+)
+_WITHOUT_OPTION = (
+    "decay",
+    "tuning_trials",
+)  # the command never changes the first; the second led to settings that are passed explicitly
 
 
 @dataclass(frozen=True)
@@ -100,6 +118,24 @@ class LearnerAudit:
         """Return the reason for each missing number."""
         named = {**self.measures, **{f"CL_score {name}": value for name, value in self.scores.items()}}
         return {name: value.reason or "" for name, value in named.items() if math.isnan(value.mean)}
+
+
+@dataclass(frozen=True)
+class RunProvenance:
+    """Everything needed to judge and repeat one run. ``command`` is None for a run recorded by a user's own loop."""
+
+    run: str
+    learner: str
+    benchmark: str
+    seed: int | None
+    command: str | None
+    settings: Mapping[str, Any]
+    network: Mapping[str, Any]
+    data: Mapping[str, Any]
+    software: Mapping[str, str]
+    hardware: Mapping[str, Any]
+    checkpoints: Mapping[str, str]
+    """The SHA-256 of the checkpoint after each step; steps are 1-based."""
 
 
 @dataclass(frozen=True)
@@ -198,3 +234,68 @@ class Audit:
 def _label(name: str) -> str:
     """Return the printed name of a metric; its own name if the package that registers it is not installed."""
     return MEASURES[name].label if name in MEASURES else name
+
+
+def provenance_of(record: Record) -> RunProvenance:
+    """Return the provenance of a record."""
+    manifest = record.manifest
+    return RunProvenance(
+        run=str(record.path),
+        learner=manifest.learner,
+        benchmark=record.measurements.benchmark,
+        seed=manifest.seed,
+        command=repeat_command(manifest),
+        settings=manifest.settings,
+        network=manifest.network,
+        data=manifest.provenance,
+        software=manifest.software,
+        hardware=manifest.hardware,
+        checkpoints={str(step + 1): point.sha256 for step, point in sorted(manifest.checkpoints.items())},
+    )
+
+
+def repeat_command(manifest: Manifest) -> str | None:
+    """Return the ``perdure run`` command that repeats the record, with every setting passed explicitly.
+
+    The command counts seeds from 0, so it also makes the runs with smaller seeds.
+    """
+    data = manifest.provenance
+    if "source" not in data or manifest.seed is None or not manifest.settings:
+        return None
+    command = ["perdure", "run", manifest.learner, "--benchmark", str(data["source"])]
+    command += ["--seeds", str(manifest.seed + 1), "--scenario", manifest.scenario]
+    command += _data_options(data)
+    command += _network_options(manifest.network)
+    command += [word for name in _TRAINING for word in _option(name, manifest.settings.get(name))]
+    own = [name for name in manifest.settings if name not in (*_TRAINING, *_WITHOUT_OPTION)]
+    command += [word for name in own for word in ("--set", f"{name}={manifest.settings[name]}")]
+    command += [word for name in ("device", "threads") for word in _option(name, manifest.hardware.get(name))]
+    return shlex.join(command)
+
+
+def _data_options(data: Mapping[str, Any]) -> list[str]:
+    """Return the options of the data; a class order is the last of those that the command makes."""
+    visits = [task + 1 for task in data.get("curriculum", [])]
+    plain = visits == list(range(1, len(visits) + 1))
+    options = {
+        "tasks": data.get("tasks"),
+        "orders": data.get("order_seed"),
+        "curriculum": None if plain else visits,
+        "per_class": data.get("per_class"),
+        "validation": data.get("validation") or None,
+    }
+    return [word for name, value in options.items() for word in _option(name, value)]
+
+
+def _network_options(network: Mapping[str, Any]) -> list[str]:
+    """Return the options of the network; ``module.function`` is a user's function in ``module.py``."""
+    name = str(network.get("name", ""))
+    module, dot, function = name.rpartition(".")
+    return _option("network", f"{module}.py:{function}" if dot else name) + _option("width", network.get("width"))
+
+
+def _option(name: str, value: object) -> list[str]:
+    if value is None or value in ("", [], ()):
+        return []
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return [f"--{name.replace('_', '-')}", text]

@@ -82,5 +82,6 @@ class Registry(Generic[Entry]):
 
 def _same_origin(first: object, second: object) -> bool:
     """Return whether two entries come from the same place: a module that is reloaded registers again."""
-    places = [(getattr(entry, "__module__", None), getattr(entry, "__qualname__", None)) for entry in (first, second)]
-    return places[0] == places[1] and None not in places[0]
+    functions = [getattr(entry, "function", entry) for entry in (first, second)]
+    origins = [(getattr(item, "__module__", None), getattr(item, "__qualname__", None)) for item in functions]
+    return origins[0] == origins[1] and None not in origins[0]

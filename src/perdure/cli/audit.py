@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -120,9 +121,8 @@ def audit(
     """
     from perdure.audits import FILE, ShapcSettings
     from perdure.audits import audit as audit_records
-    from perdure.cli.output.audit_tables import print_audit
+    from perdure.cli.output.audit_tables import print_audit, print_shapc
     from perdure.cli.output.progress import AuditProgress
-    from perdure.cli.output.shapc_tables import print_shapc
     from perdure.record import Record, find_records
 
     if (network is not None or data is not None) and not shapc:
@@ -145,8 +145,8 @@ def audit(
         options["options"] = parse_method_options(option, [method]).get(method, {}) if option else {}
         settings = ShapcSettings(**options)
     explained: dict[str, Any] = {
-        "network": user_network(network),
-        "data": user_task_data(data),
+        "network": None if network is None else user_network(network),
+        "data": None if data is None else user_task_data(data),
         "examples": examples,
         "precision": precision,
         "keep_maps": keep_maps,
@@ -156,7 +156,8 @@ def audit(
     if settings is not None and len(paths) == 1 and not any(paths[0].rglob("record.json")):
         _audit_checkpoints(paths[0], settings, explained, as_json)
         return
-    with AuditProgress(Console(stderr=True)) as bars:
+    errors = Console(stderr=True)
+    with AuditProgress(errors) if errors.is_terminal else nullcontext() as bars:
         result = audit_records(
             paths,
             weights=parse_weights(weights) if weights else None,
@@ -165,10 +166,10 @@ def audit(
             clamp=clamp,
             shapc=settings or False,
             retrain_reference=retrain_reference,
-            progress=bars.start,
+            progress=None if bars is None else bars.start,
             **explained,
         )
-    result.save(file_in(out, FILE) or paths[0] / FILE)
+    result.save(paths[0] / FILE if out is None else file_in(out, FILE))
     if as_json:
         print_json(result.to_json())
     else:
@@ -185,8 +186,8 @@ def audit(
 def _audit_checkpoints(path: Path, settings: Any, explained: dict[str, Any], as_json: bool) -> None:
     """Audit a folder of checkpoints that is not a record."""
     from perdure.audits import audit_shapc
+    from perdure.cli.output.audit_tables import print_shapc_result
     from perdure.cli.output.progress import AuditProgress
-    from perdure.cli.output.shapc_tables import print_shapc_result
 
     with AuditProgress(Console(stderr=True)) as bars:
         result = audit_shapc(path, settings=settings, progress=bars.start(str(path)), **explained)

@@ -109,9 +109,9 @@ def parse_method_options(texts: list[str] | None, methods: list[str]) -> dict[st
     return options
 
 
-def file_in(path: Path | None, name: str) -> Path | None:
+def file_in(path: Path, name: str) -> Path:
     """Return a path, or the file of this name in it if it is a folder."""
-    return path / name if path is not None and path.is_dir() else path
+    return path / name if path.is_dir() else path
 
 
 def given(**values: Any) -> dict[str, Any]:
@@ -119,18 +119,18 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def user_network(text: str | None) -> Callable[[], nn.Module] | None:
-    """Return the user's function that makes a network, or None."""
+def user_network(text: str) -> Callable[[], nn.Module]:
+    """Return the user's function that makes a network."""
     from perdure.runs.user_code import load_function
 
-    return None if text is None else load_function(text)
+    return load_function(text)
 
 
-def user_task_data(text: str | None) -> Any:
-    """Return the user's test data, (inputs, labels) for each task, or None."""
+def user_task_data(text: str) -> Any:
+    """Return the user's test data, (inputs, labels) for each task."""
     from perdure.runs.user_code import load_task_data
 
-    return None if text is None else load_task_data(text)
+    return load_task_data(text)
 
 
 def check_device(device: str) -> None:

@@ -35,7 +35,7 @@ def report(
     saved = paths[0] / FILE
     fresh = len(paths) == 1 and saved.exists() and not _has_newer_records(paths[0], saved)
     result = with_trust(Audit.load(saved)) if fresh else audit(paths)
-    typer.echo(result.report(file_in(out, PAGE) or paths[0] / PAGE))
+    typer.echo(result.report(paths[0] / PAGE if out is None else file_in(out, PAGE)))
     for written in (result.tables(tables) if tables else []) + (result.figures(figures) if figures else []):
         typer.echo(written)
 

@@ -1,11 +1,9 @@
 """Attributions: explainers, Shapley values, and a checker that refuses networks on which a method would be wrong."""
 
 from perdure.explain.attribute import attribute, expected_gradients, method_names
-from perdure.explain.checks.network import Finding, check_network
-from perdure.explain.checks.requirements import Gradients, ModuleRules, Outputs
-from perdure.explain.explainer import EXPLAINERS, Explainer, explainer, get_explainer
+from perdure.explain.checks.network import Finding, Gradients, ModuleRules, Outputs, check_network
+from perdure.explain.explainer import EXPLAINERS, Explainer, Request, explainer, get_explainer
 from perdure.explain.methods.expected_gradients import ExpectedGradients
-from perdure.explain.request import Request
 from perdure.explain.shapley.axioms import AxiomCheck, Axioms, check_axioms, check_network_axioms
 from perdure.explain.shapley.estimators import ESTIMATORS, Shapley, shapley
 from perdure.explain.shapley.exact import Dividends, ExactShapley, exact_shapley

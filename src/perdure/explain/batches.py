@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from perdure.explain.request import Request
+from perdure.explain.explainer import Request
 
 
 def in_batches(request: Request, rows: int, explain: Callable[[Tensor, Tensor, slice], Tensor]) -> Tensor:

@@ -62,13 +62,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from perdure.base.errors import InputError, suggest
 from perdure.base.registry import Registry
 
 if TYPE_CHECKING:
-    from perdure.explain.checks.requirements import Requirement
+    from perdure.explain.checks.network import Inspection, Requirement
+    from perdure.explain.shapley.players import Players
+
+Progress = Callable[[int, int], None]
 
 Reduction = Literal["sum", "largest", "same", "players"]
 """How channels become one value per pixel: their sum, the largest magnitude, any channel (all are the same), or the sum over
@@ -188,3 +191,39 @@ def _converted(value: Any, kind: Any) -> Any:
     elif isinstance(value, kind):
         return value
     raise ValueError(value)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of `attribute`. Tensors are detached, on the network's device and of its dtype.
+
+    ``target`` holds one output index per example. ``samples`` is the number of random draws or steps for one map.
+    ``baseline`` is as the user passed it: None, a word, a number or a tensor. ``batch_size`` is the number of rows that go
+    through the network at once.
+    """
+
+    model: nn.Module
+    x: Tensor
+    target: Tensor
+    background: Tensor | None
+    samples: int
+    seed: int
+    layer: str | None
+    baseline: Any
+    batch_size: int
+    inspection: Inspection
+    players: Players | str | None = None
+    progress: Progress | None = None
+
+    def required_background(self, method: str) -> Tensor:
+        """Return the background; without one, raise `InputError`."""
+        if self.background is None:
+            raise InputError(
+                f"method {method!r} needs a background: pass background=, training inputs with the shape of x"
+            )
+        return self.background
+
+    def report(self, done: int) -> None:
+        """Report the number of finished examples to the progress callback, if there is one."""
+        if self.progress is not None:
+            self.progress(done, len(self.x))

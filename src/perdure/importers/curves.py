@@ -14,8 +14,7 @@ from perdure.base.files import parse_index, parse_number, read_rows
 from perdure.importers.l2logger import is_l2logger, read_l2logger
 from perdure.importers.matrices import parse_cells, read_matrices
 from perdure.record.curves import Curves, join_curves
-from perdure.record.measurements import Measurements
-from perdure.record.reader import Record, find_records
+from perdure.record.reader import Measurements, Record, find_records
 from perdure.record.schema import MANIFEST
 
 COLUMNS = ("algorithm", "step", "trained", "evaluated", "performance")

@@ -16,7 +16,7 @@ import numpy as np
 
 from perdure.base.errors import InputError
 from perdure.base.files import parse_index, parse_number, read_json, read_rows
-from perdure.record.measurements import Cost, FloatArray, Measurements, check_curriculum
+from perdure.record.reader import Cost, FloatArray, Measurements, check_curriculum
 
 LONG_COLUMNS = ("learner", "run", "after", "trained", "task", "accuracy")
 _CONTENT = ("accuracy", "accuracies", "acc", "matrix", "results")

@@ -20,15 +20,9 @@ class Preparation:
     """Converts stored examples to network inputs: augmentation (training only), scaling and normalization."""
 
     def __init__(self, benchmark: Benchmark, device: torch.device) -> None:
-        shape = (1, -1, 1, 1) if len(benchmark.input_shape) == 3 else (1, -1)
         self.is_image = len(benchmark.input_shape) == 3
         self.augmentation = benchmark.augmentation
-        scale = 255.0 if self.is_image else 1.0
-        # (x / 255 - mean) / std as one multiplication and one addition.
-        std = torch.tensor(benchmark.std, device=device).reshape(shape)
-        mean = torch.tensor(benchmark.mean, device=device).reshape(shape)
-        self._factor = 1.0 / (scale * std)
-        self._shift = -mean / std
+        self._factor, self._shift = (torch.from_numpy(array).to(device) for array in benchmark.normalization())
 
     @property
     def augments(self) -> bool:

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from perdure.base.errors import InputError
-from perdure.base.files import remove_temp_files
-from perdure.base.locks import lock_folder
+from perdure.base.files import lock_folder, remove_temp_files
 from perdure.learners.data import Preparation, TrainingData, derived_seed
 from perdure.learners.evaluation import accuracies
 from perdure.learners.learner import Context, make_settings

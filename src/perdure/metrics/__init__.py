@@ -1,6 +1,6 @@
 """Metrics of continual learners: pure functions of arrays, with numpy and scipy only."""
 
-from perdure.metrics import lifelong, run_metrics
+from perdure.metrics import lifelong
 from perdure.metrics.accuracy_matrix import (
     Intransigence,
     accuracy,
@@ -9,19 +9,32 @@ from perdure.metrics.accuracy_matrix import (
     backward_transfer,
     forward_transfer,
     intransigence,
+    min_accuracy,
     positive_backward_transfer,
     remembering,
+    windowed_forgetting,
+    windowed_plasticity,
+    worst_case_accuracy,
 )
 from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, selected_players
-from perdure.metrics.efficiency import (
-    computational_efficiency,
-    model_size_efficiency,
-    sample_storage_efficiency,
+from perdure.metrics.correlation import (
+    KendallCorrelation,
+    KendallMatrix,
+    MapAgreement,
+    PearsonCorrelation,
+    SpearmanCorrelation,
+    kendall_correlation,
+    kendall_matrix,
+    map_agreement,
+    pearson_correlation,
+    spearman_correlation,
 )
+from perdure.metrics.intervals import Difference, Interval, holm, interval, paired_difference
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
 from perdure.metrics.missing import Missing, reason
-from perdure.metrics.registry import METRICS, Metric, RunNumbers, compute_metrics, metric
+from perdure.metrics.registry import METRICS, Metric, RunNumbers, metric
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
+from perdure.metrics.run_metrics import compute_metrics
 from perdure.metrics.sampling_stability import (
     ContextInstability,
     SamplingDistribution,
@@ -40,31 +53,14 @@ from perdure.metrics.score import (
     FirstPlaces,
     cl_score,
     cl_stability,
+    computational_efficiency,
     criteria_correlation,
     first_places,
+    model_size_efficiency,
+    sample_storage_efficiency,
     weight_vector,
 )
 from perdure.metrics.shapc import ShapcSummary, shapc, shapc_at_shares, summarise_shapc
-from perdure.metrics.stability_gap import (
-    min_accuracy,
-    windowed_forgetting,
-    windowed_plasticity,
-    worst_case_accuracy,
-)
-from perdure.metrics.statistics.bootstrap import Difference, holm, paired_difference
-from perdure.metrics.statistics.correlation import (
-    KendallCorrelation,
-    KendallMatrix,
-    MapAgreement,
-    PearsonCorrelation,
-    SpearmanCorrelation,
-    kendall_correlation,
-    kendall_matrix,
-    map_agreement,
-    pearson_correlation,
-    spearman_correlation,
-)
-from perdure.metrics.statistics.intervals import Interval, interval
 
 __all__ = [
     "CRITERIA",
@@ -128,7 +124,6 @@ __all__ = [
     "reco",
     "remembering",
     "retraining_scores",
-    "run_metrics",
     "sample_storage_efficiency",
     "sampling_distribution",
     "selected_players",

@@ -33,9 +33,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
-from perdure.base.errors import InputError
 from perdure.base.registry import Registry
-from perdure.metrics.missing import FloatArray, Missing
+from perdure.metrics.missing import FloatArray
 
 Needs = Literal["accuracy matrix", "evaluations", "costs"]
 
@@ -157,29 +156,3 @@ def metric(
         return function
 
     return register
-
-
-def compute_metrics(run: RunNumbers) -> dict[str, float]:
-    """Return every registered metric of a run by name; `Missing` with a reason where it cannot be computed.
-
-    Metrics of evaluations within steps are left out for a run without such evaluations, and for a reference.
-    """
-    has_evaluations = run.evaluations is not None and not run.is_reference
-    return {
-        name: _value(entry, run)
-        for name, entry in METRICS.entries().items()
-        if has_evaluations or entry.needs != "evaluations"
-    }
-
-
-def _value(entry: Metric, run: RunNumbers) -> float:
-    if run.is_reference and not entry.defined_for_references:
-        return Missing("joint training is a reference, not a sequence of tasks")
-    if entry.needs == "costs":
-        if run.cost is None:
-            return Missing("no costs were given")
-        if len(run.cost.parameters) != len(run.table):
-            raise InputError(
-                f"costs: expected one row for each of {len(run.table)} steps, got {len(run.cost.parameters)} rows"
-            )
-    return entry.function(run)

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from perdure.base.errors import InputError
+from perdure.metrics.intervals import Interval, bootstrap_interval
 from perdure.metrics.mege_reco import PairScores, as_distances, counts_up_to, pair_scores, reco_curves
 from perdure.metrics.missing import FloatArray, as_floats, reason
-from perdure.metrics.statistics.bootstrap import bootstrap_interval
-from perdure.metrics.statistics.intervals import Interval
 
 RESAMPLES = 1000
 PERMUTATIONS = 999

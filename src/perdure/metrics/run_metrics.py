@@ -6,27 +6,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from perdure.base.errors import InputError
 from perdure.metrics.accuracy_matrix import (
     accuracy,
     average_accuracy,
     average_forgetting,
     backward_transfer,
     forward_transfer,
+    min_accuracy,
     positive_backward_transfer,
     remembering,
-)
-from perdure.metrics.efficiency import (
-    computational_efficiency,
-    model_size_efficiency,
-    sample_storage_efficiency,
-)
-from perdure.metrics.missing import FloatArray, Missing
-from perdure.metrics.registry import RunCosts, RunEvaluations, RunNumbers, metric
-from perdure.metrics.stability_gap import (
-    min_accuracy,
     windowed_forgetting,
     windowed_plasticity,
     worst_case_accuracy,
+)
+from perdure.metrics.missing import FloatArray, Missing
+from perdure.metrics.registry import METRICS, Metric, RunCosts, RunEvaluations, RunNumbers, metric
+from perdure.metrics.score import (
+    computational_efficiency,
+    model_size_efficiency,
+    sample_storage_efficiency,
 )
 
 WINDOW = 10
@@ -202,3 +201,29 @@ def _costs(run: RunNumbers) -> RunCosts:
     if run.cost is None:
         raise ValueError("a metric of costs was computed for a run without them")
     return run.cost
+
+
+def compute_metrics(run: RunNumbers) -> dict[str, float]:
+    """Return every registered metric of a run by name; `Missing` with a reason where it cannot be computed.
+
+    Metrics of evaluations within steps are left out for a run without such evaluations, and for a reference.
+    """
+    has_evaluations = run.evaluations is not None and not run.is_reference
+    return {
+        name: _value(entry, run)
+        for name, entry in METRICS.entries().items()
+        if has_evaluations or entry.needs != "evaluations"
+    }
+
+
+def _value(entry: Metric, run: RunNumbers) -> float:
+    if run.is_reference and not entry.defined_for_references:
+        return Missing("joint training is a reference, not a sequence of tasks")
+    if entry.needs == "costs":
+        if run.cost is None:
+            return Missing("no costs were given")
+        if len(run.cost.parameters) != len(run.table):
+            raise InputError(
+                f"costs: expected one row for each of {len(run.table)} steps, got {len(run.cost.parameters)} rows"
+            )
+    return entry.function(run)

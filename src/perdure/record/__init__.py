@@ -1,7 +1,6 @@
 """Records: the directories in which runs are stored, in open formats."""
 
-from perdure.record.measurements import Cost, Evaluations, Measurements
-from perdure.record.reader import Record, find_records
+from perdure.record.reader import Cost, Evaluations, Measurements, Record, find_records
 from perdure.record.recorder import Recorder
 from perdure.record.schema import SCHEMA, Checkpoint, Manifest
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.base.errors import InputError
 from perdure.base.files import read_rows, write_json, write_table
 from perdure.record import schema
-from perdure.record.measurements import Cost, check_curriculum
-from perdure.record.reader import Record, read_evaluations
+from perdure.record.reader import Cost, Record, check_curriculum, read_evaluations
 from perdure.record.schema import Checkpoint, Manifest
 from perdure.record.tensors import cpu_tensors, save_tensors
 

@@ -2,8 +2,7 @@
 
 from perdure.runs.cache import Cache, CacheEntry
 from perdure.runs.data import BenchmarkData, RunData, UserData, balanced_order
-from perdure.runs.loaded_run import LoadedRun, load_run, load_sequence, recorded_benchmark
-from perdure.runs.networks import load_weights, read_weights
+from perdure.runs.loaded_run import LoadedRun, load_run, load_sequence, load_weights, read_weights, recorded_benchmark
 from perdure.runs.training_setup import TrainingSetup
 
 __all__ = [

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure.base.errors import InputError
-from perdure.learners.data import Preparation
 from perdure.tasks import Benchmark
 
 Rows = NDArray[np.int64]
@@ -48,7 +47,7 @@ class BenchmarkData:
 
     def __init__(self, benchmark: Benchmark, device: str) -> None:
         self.benchmark, self.device = benchmark, torch.device(device)
-        self.preparation = Preparation(benchmark, self.device)
+        self._factor, self._shift = (torch.from_numpy(array).to(self.device) for array in benchmark.normalization())
 
     @property
     def fingerprint(self) -> str:
@@ -84,8 +83,12 @@ class BenchmarkData:
         rows = np.unique(np.linspace(0, len(train) - 1, min(count, len(train))).astype(int))
         return self._normalized(train.x, rows)
 
+    def normalize(self, x: Tensor) -> Tensor:
+        """Return network inputs for stored examples."""
+        return torch.addcmul(self._shift, x.float(), self._factor)
+
     def _normalized(self, x: NDArray[Any], rows: Rows) -> Tensor:
-        return self.preparation.normalize(torch.from_numpy(np.ascontiguousarray(x[rows])).to(self.device))
+        return self.normalize(torch.from_numpy(np.ascontiguousarray(x[rows])).to(self.device))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from perdure.base.errors import InputError
 from perdure.tasks.benchmarks.tiny_imagenet import is_tiny_imagenet, tiny_imagenet_source
 from perdure.tasks.files.archives import open_files
-from perdure.tasks.files.download import data_folder
 from perdure.tasks.registry import BENCHMARKS
 from perdure.tasks.sequence import Plan, split_by_class
 from perdure.tasks.user_data.arrays import npz_source
@@ -20,8 +19,7 @@ from perdure.tasks.user_data.tables import table_source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perdure.tasks.benchmark import Benchmark, Scenario
-    from perdure.tasks.source import Source
+    from perdure.tasks.benchmark import Benchmark, Scenario, Source
 
 _TABLES = {".csv", ".data", ".tsv"}
 _MOST_TASKS = 10
@@ -101,3 +99,14 @@ def _default_tasks(classes: int) -> int:
     """Return the largest number of equal tasks, at most ten, with at least two classes each; 1 if there is none."""
     counts = range(1, _MOST_TASKS + 1)
     return max(count for count in counts if classes % count == 0 and (classes // count > 1 or count == 1))
+
+
+def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of the data files: ``data_dir``, else $PERDURE_DATA, else the platform's cache folder."""
+    if data_dir is not None:
+        return Path(data_dir).expanduser()
+    if folder := os.environ.get("PERDURE_DATA"):
+        return Path(folder).expanduser()
+    import pooch  # noqa: PLC0415  (imports requests, which most calls do not need)
+
+    return Path(pooch.os_cache("perdure"))

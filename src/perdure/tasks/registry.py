@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from perdure.tasks.registry import Description, register_benchmark
-from perdure.tasks.source import Source, in_memory
+from perdure.tasks.benchmark import Source, in_memory
 
 
 @register_benchmark(
@@ -48,9 +48,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.base.registry import Registry
-from perdure.tasks.benchmark import Benchmark, Scenario
+from perdure.tasks.benchmark import Benchmark, Scenario, Source
 from perdure.tasks.sequence import Plan, split_by_class
-from perdure.tasks.source import Source
 
 Reader = Callable[[Path, bool], Source]
 """Reads the data set from a folder, after downloading missing files; the flag says whether to show progress."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from perdure.base.errors import InputError, suggest
-from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
-from perdure.tasks.source import Source, Split, moments, stratified_rows
+from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Source, Split, Task, moments, stratified_rows
 from perdure.tasks.transforms import ArrayCache, Permutation, Rotation, Transform, TransformedExamples
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,6 @@ class ExplainerBias:
     the input.
     """
 
-    JSON_PROPERTIES: ClassVar[tuple[str, ...]] = ("control", "ranked")
-
     method: str
     cells: tuple[tuple[Interval, ...], ...]
     overall: Interval
@@ -50,16 +48,10 @@ class ExplainerBias:
     degenerate: int
     layer: str | None = None
     players: int = 0
-
-    @property
-    def control(self) -> bool:
-        """Whether this is a control and not an explainer."""
-        return self.method in CONTROLS
-
-    @property
-    def ranked(self) -> bool:
-        """Whether the bias is comparable with the others: positions of a layer are other players than those of the input."""
-        return not self.control and self.layer is None
+    control: bool = False
+    """Whether this is a control and not an explainer."""
+    ranked: bool = True
+    """Whether the bias is comparable with the others: positions of a layer are other players than those of the input."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +180,8 @@ def explainer_bias(method: str, bias: Bias, seed: int, layer: str | None = None,
         degenerate=int(bias.degenerate),
         layer=layer,
         players=players,
+        control=method in CONTROLS,
+        ranked=method not in CONTROLS and layer is None,
     )
 
 

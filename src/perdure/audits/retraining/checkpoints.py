@@ -28,9 +28,9 @@ from perdure.audits.retraining.pairs import (
 )
 from perdure.audits.retraining.retrain import Progress
 from perdure.audits.retraining.summaries import CheckpointSummary, StepPair
+from perdure.audits.serialization import float_to_json
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
-from perdure.audits.serialization import float_to_json
 from perdure.metrics import PairScores, RetrainingScores, shapc
 from perdure.runs.cache import Cache, CacheEntry
 from perdure.runs.data import Rows, balanced_order

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure import explain
-from perdure.audits.shapc.settings import ShapcSettings
+from perdure.audits.shapc.values import ShapcSettings
 from perdure.metrics.shapc import shapc_at_shares
 
 FloatArray = NDArray[np.float64]

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.audits import serialization
-from perdure.audits.serialization import OneBasedArray
-from perdure.audits.serialization import OneBased
+from perdure.audits.serialization import OneBased, OneBasedArray
 from perdure.metrics import Difference, Interval, holm, paired_difference
 
 LEVEL = 0.05
@@ -98,8 +97,6 @@ class ShapcResult:
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON: NaN becomes null; tasks, steps and examples are 1-based."""
         return serialization.to_json(self)
-
-
 
 
 @dataclass(frozen=True)

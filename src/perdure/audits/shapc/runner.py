@@ -16,8 +16,7 @@ from perdure.audits.shapc.pair_values import Halves, map_halves, pair_values
 from perdure.audits.shapc.reference import other_seed
 from perdure.audits.shapc.results import RetrainingReference, ShapcResult
 from perdure.audits.shapc.scores import compute_scores, describe_budget, reference_scores, running_mean
-from perdure.audits.shapc.settings import LEAST_BIASED, ShapcSettings
-from perdure.audits.shapc.values import UNIT, ShapcValues, TaskValues, value_names
+from perdure.audits.shapc.values import LEAST_BIASED, UNIT, ShapcSettings, ShapcValues, TaskValues, value_names
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
 from perdure.explain import get_explainer

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.audits.shapc.settings import QUANTITIES
-from perdure.audits.shapc.values import FloatArray, TaskValues
+from perdure.audits.shapc.values import QUANTITIES, FloatArray, TaskValues
 from perdure.metrics import Interval, Missing
 from perdure.metrics.intervals import bootstrap_interval, mean_over_tasks, resampled_means, weighted_means
 from perdure.metrics.shapc import mean_over_pairs, summarise_shapc

@@ -309,8 +309,8 @@ def _print(
 ) -> None:
     """Print the comparison, or everything as JSON, and save the figure."""
     from perdure.audits.bias.ratings import compare_with_ratings
+    from perdure.cli.output.audit_tables import print_shapc_result
     from perdure.cli.output.bias_tables import print_bias
-    from perdure.cli.output.shapc_tables import print_shapc_result
 
     people = None if ratings is None else compare_with_ratings(result, ratings)
     if figure is not None:

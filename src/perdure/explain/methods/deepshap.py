@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from perdure.base.errors import InputError
 from perdure.explain.batches import in_batches
-from perdure.explain.checks.requirements import ALTERNATIVES, MAX_POOLS, ModuleRules
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.checks.network import ALTERNATIVES, MAX_POOLS, ModuleRules
+from perdure.explain.explainer import Request, explainer
 
 DEEPLIFT_MODULES = (
     nn.ReLU,

@@ -7,9 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from perdure.base.errors import InputError
-from perdure.explain.checks.requirements import Outputs
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.checks.network import Outputs
+from perdure.explain.explainer import Request, explainer
 from perdure.explain.shapley.exact import MOST_PLAYERS, exact_shapley
 from perdure.explain.shapley.game import NetworkGame
 from perdure.explain.shapley.maps import player_value_maps

@@ -21,11 +21,10 @@ from torch import Tensor, nn
 
 from perdure.base.errors import InputError, suggest
 from perdure.explain.adapters.arrays import check_finite
-from perdure.explain.adapters.fast_copy import fast_copy
-from perdure.explain.checks.requirements import Gradients
+from perdure.explain.adapters.models import fast_copy
+from perdure.explain.checks.network import Gradients
 from perdure.explain.draws import example_key, generator
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.explainer import Request, explainer
 
 KINDS = ("balanced", "iid")
 # Weight of the step from the last point of a path back to its first; with it the variance is correct for a straight line.

@@ -4,9 +4,8 @@ from captum.attr import Saliency
 from torch import Tensor
 
 from perdure.explain.batches import in_batches, with_copied_input
-from perdure.explain.checks.requirements import Gradients
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.checks.network import Gradients
+from perdure.explain.explainer import Request, explainer
 
 
 @explainer("grad", needs=Gradients(), stochastic=False, pixels="largest")

@@ -8,10 +8,8 @@ from torch.nn import functional as F
 
 from perdure.base.errors import InputError
 from perdure.explain.batches import in_batches
-from perdure.explain.checks.network import Inspection
-from perdure.explain.checks.requirements import ALTERNATIVES, AVERAGE_POOLS, MAX_POOLS, Gradients
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.checks.network import ALTERNATIVES, AVERAGE_POOLS, MAX_POOLS, Gradients, Inspection
+from perdure.explain.explainer import Request, explainer
 
 _POOLS = (*MAX_POOLS, *AVERAGE_POOLS, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d)
 

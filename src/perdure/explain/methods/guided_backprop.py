@@ -4,9 +4,8 @@ from captum.attr import GuidedBackprop
 from torch import Tensor, nn
 
 from perdure.explain.batches import in_batches
-from perdure.explain.checks.requirements import ModuleRules
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.checks.network import ModuleRules
+from perdure.explain.explainer import Request, explainer
 
 
 @explainer("guided_backprop", needs=ModuleRules(activations=(nn.ReLU,), elementwise_only=True), stochastic=False)

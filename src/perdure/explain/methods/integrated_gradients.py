@@ -5,9 +5,8 @@ from torch import Tensor
 
 from perdure.explain.baselines import baseline_rows
 from perdure.explain.batches import in_batches, with_copied_input
-from perdure.explain.checks.requirements import Gradients
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.checks.network import Gradients
+from perdure.explain.explainer import Request, explainer
 
 
 @explainer("integrated_gradients", needs=Gradients(), stochastic=False)

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from perdure.base.errors import InputError
 from perdure.explain.baselines import baseline_rows
-from perdure.explain.checks.requirements import Outputs
+from perdure.explain.checks.network import Outputs
 from perdure.explain.draws import example_key, generator
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.explainer import Request, explainer
 from perdure.explain.shapley.players import Players, pixels, players_of, superpixels
 
 KERNEL_WIDTH = 0.25

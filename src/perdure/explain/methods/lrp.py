@@ -10,9 +10,8 @@ from captum.attr._utils.lrp_rules import EpsilonRule, PropagationRule
 from torch import Tensor, nn
 
 from perdure.explain.batches import in_batches
-from perdure.explain.checks.requirements import AVERAGE_POOLS, MAX_POOLS, ModuleRules
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.checks.network import AVERAGE_POOLS, MAX_POOLS, ModuleRules
+from perdure.explain.explainer import Request, explainer
 
 EPSILON = 1.0
 TINY = 1e-9  # captum's stabilizer

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from perdure.explain.checks.requirements import Gradients, Outputs
-from perdure.explain.explainer import explainer
-from perdure.explain.request import Request
+from perdure.explain.checks.network import Gradients, Outputs
+from perdure.explain.explainer import Request, explainer
 from perdure.explain.shapley.estimators import shapley
 from perdure.explain.shapley.game import NetworkGame
 from perdure.explain.shapley.maps import player_value_maps

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from perdure.explain.baselines import baseline_rows
 from perdure.explain.draws import example_key
-from perdure.explain.request import Request
+from perdure.explain.explainer import Request
 from perdure.explain.shapley.game import NetworkGame
 from perdure.explain.shapley.players import players_of
 from perdure.explain.shapley.shared_layers import fast_game

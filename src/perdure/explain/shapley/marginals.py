@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from perdure.base.errors import InputError
+from perdure.explain.attribute import prepared_request
 from perdure.explain.draws import example_key, permutation_ranks
-from perdure.explain.prepare import prepared_request
-from perdure.explain.request import Progress, Request
+from perdure.explain.explainer import Progress, Request
 from perdure.explain.shapley.estimators import empty_and_full_values, ordered_marginals, values_at_steps
 from perdure.explain.shapley.game import FloatArray, NetworkGame
 from perdure.explain.shapley.players import Players

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from perdure.explain.adapters.fast_copy import TOLERANCE, ChannelsLast, fast_copy
+from perdure.explain.adapters.models import TOLERANCE, ChannelsLast, fast_copy
 from perdure.explain.shapley.game import FloatArray, NetworkGame
 
 MOST_ELEMENTS = 2**22  # of the contributions in all windows; more need too much memory

@@ -12,12 +12,12 @@ from captum.attr import LayerGradCam
 from torch import nn
 
 from perdure.base.errors import InputError
+from perdure.explain.attribute import prepared_request
 from perdure.explain.baselines import baseline_rows
 from perdure.explain.batches import in_batches
 from perdure.explain.draws import example_key
+from perdure.explain.explainer import Progress, Request
 from perdure.explain.methods.gradcam import map_layer
-from perdure.explain.prepare import prepared_request
-from perdure.explain.request import Progress, Request
 from perdure.explain.shapley.estimators import shapley
 from perdure.explain.shapley.exact import MOST_PLAYERS, exact_shapley
 from perdure.explain.shapley.game import FloatArray, NetworkGame, layer_output

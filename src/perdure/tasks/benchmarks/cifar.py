@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError
+from perdure.tasks.benchmark import Source, in_memory
 from perdure.tasks.files.archives import read_members
 from perdure.tasks.files.download import Remote, fetch, verify
 from perdure.tasks.files.plain_pickle import read_plain_pickle
 from perdure.tasks.registry import Description, register_benchmark
-from perdure.tasks.source import Source, in_memory
 
 if TYPE_CHECKING:
     from pathlib import Path

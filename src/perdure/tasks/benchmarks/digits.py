@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perdure.tasks.benchmark import Source, in_memory, stratified_rows
 from perdure.tasks.registry import Description, register_benchmark
-from perdure.tasks.source import Source, in_memory, stratified_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

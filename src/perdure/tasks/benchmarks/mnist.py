@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
+from perdure.tasks.benchmark import Source, in_memory
 from perdure.tasks.files.download import Remote, fetch, verify
 from perdure.tasks.registry import Description, register_benchmark
 from perdure.tasks.sequence import permuted, rotated
-from perdure.tasks.source import Source, in_memory
 from perdure.tasks.user_data.arrays import read_npz
 
 if TYPE_CHECKING:

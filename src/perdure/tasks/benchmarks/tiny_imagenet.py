@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError
+from perdure.tasks.benchmark import Source, Split
 from perdure.tasks.files.archives import Files, open_files
 from perdure.tasks.files.download import Remote, fetch, verify
 from perdure.tasks.files.images import ImageReader
 from perdure.tasks.registry import Description, register_benchmark
-from perdure.tasks.source import Source, Split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
+from perdure.tasks.benchmark import Source, in_memory, stratified_rows
 from perdure.tasks.files.archives import open_files
 from perdure.tasks.files.download import Remote, fetch
 from perdure.tasks.registry import Description, register_benchmark
 from perdure.tasks.sequence import split_by_class, split_by_group
-from perdure.tasks.source import Source, in_memory, stratified_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

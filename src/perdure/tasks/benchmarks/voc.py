@@ -9,11 +9,11 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
+from perdure.tasks.benchmark import Source, Split
 from perdure.tasks.files.archives import Files, open_files
 from perdure.tasks.files.download import Remote, fetch, verify
 from perdure.tasks.files.images import ImageReader
 from perdure.tasks.registry import Description, register_benchmark
-from perdure.tasks.source import Source, Split
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from perdure.base.errors import InputError, error_message
-from perdure.base.locks import lock_folder
+from perdure.base.files import lock_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,17 +46,6 @@ class Remote:
         if not mirror.startswith(("http://", "https://")):
             raise InputError(f"PERDURE_MIRROR={mirror}: expected an address that starts with http:// or https://.")
         return f"{mirror.rstrip('/')}/{self.path}"
-
-
-def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
-    """Return the folder of the data files: ``data_dir``, else $PERDURE_DATA, else the platform's cache folder."""
-    if data_dir is not None:
-        return Path(data_dir).expanduser()
-    if folder := os.environ.get("PERDURE_DATA"):
-        return Path(folder).expanduser()
-    import pooch  # noqa: PLC0415  (imports requests, which most calls do not need)
-
-    return Path(pooch.os_cache("perdure"))
 
 
 def verify(path: Path, digest: str | None) -> Path:

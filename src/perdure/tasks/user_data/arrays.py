@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
-from perdure.tasks.source import Source, in_memory
+from perdure.tasks.benchmark import Source, in_memory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from perdure.base.errors import InputError
+from perdure.tasks.benchmark import Source, Split
 from perdure.tasks.files.images import SUFFIXES, ImageReader, open_image
-from perdure.tasks.source import Source, Split
 
 if TYPE_CHECKING:
     from perdure.tasks.files.archives import Files

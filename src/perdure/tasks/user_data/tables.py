@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
-from perdure.tasks.source import Source, in_memory, stratified_rows
+from perdure.tasks.benchmark import Source, in_memory, stratified_rows
 from perdure.tasks.user_data.arrays import number_labels
 
 if TYPE_CHECKING:

@@ -150,7 +150,7 @@ def _all_maps(model: TrainedModel, method: str, *, train: bool) -> NDArray[np.fl
     task = model.benchmark.tasks[0]
     examples = task.train if train else task.test
     data = BenchmarkData(model.benchmark, "cpu")
-    x = data.preparation.normalize(torch.from_numpy(np.ascontiguousarray(examples.x)))
+    x = data.normalize(torch.from_numpy(np.ascontiguousarray(examples.x)))
     return player_maps(
         model.network,
         x,

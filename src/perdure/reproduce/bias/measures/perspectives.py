@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from perdure.audits.bias.measure import BiasSettings, Progress, player_maps
 from perdure.base.errors import InputError
 from perdure.explain import NetworkGame, fast_game
-from perdure.explain.adapters.preserve import preserved
+from perdure.explain.adapters.models import preserved
 from perdure.explain.baselines import baseline_rows
 from perdure.explain.shapley.players import pixels
 from perdure.metrics import Interval, Missing, interval

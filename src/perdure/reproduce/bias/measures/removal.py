@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from perdure.audits.bias.measure import BiasSettings, Progress
 from perdure.base.errors import InputError
 from perdure.explain.adapters.arrays import rows_per_batch
-from perdure.explain.adapters.preserve import preserved
+from perdure.explain.adapters.models import preserved
 from perdure.explain.baselines import baseline_rows
 from perdure.metrics import Interval, interval
 from perdure.reproduce.bias.measures.pixel_maps import entry_of, pixel_maps

@@ -1,1 +1,0 @@
-"""Statistics of metrics: confidence intervals, the bootstrap, multiple tests and correlation."""

@@ -1,4 +1,4 @@
-"""The command line as a stranger meets it."""
+"""The command line: output, messages and exit codes."""
 
 import errno
 import io
@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from perdure import Recorder
-from perdure.cli.bars import working
+from perdure.cli.output.progress import spinner
 
 WIDE = "after_task,task_1,task_2\n1,.9,.2\n2,.5,.8\n"
 
 
 def test_help_names_every_command(perdure):
     text = perdure("--help").stdout
-    for command in ("demo", "run", "audit", "score", "report"):
+    for command in ("demo", "run", "audit", "score", "fit", "explain", "trust", "report", "reproduce"):
         assert command in text
         assert "Usage" in perdure(command, "--help").stdout
 
@@ -27,11 +27,11 @@ def test_the_help_of_reproduce_names_every_target(perdure):
     from perdure.reproduce import TARGETS
     from perdure.reproduce.bias import EXPERIMENTS
 
-    shown = "".join(
+    text = "".join(
         character for character in perdure("reproduce", "--help").stdout if character.isalnum() or character == "-"
     )
     for name in (*TARGETS, "retraining", "bias-all", *(name.removeprefix("bias") for name in EXPERIMENTS)):
-        assert name in shown
+        assert name in text
 
 
 def test_score_prints_a_table_or_json(perdure, tmp_path):
@@ -64,7 +64,7 @@ def test_score_with_costs_weights_and_percent(perdure, tmp_path):
     assert partial["learners"][0]["scores"]["W1"]["mean"] == pytest.approx((2.2 / 3 + 0 + 0.6 + 0.2) / 4)
 
 
-def test_all_files_can_be_taken_as_one_learner(perdure, tmp_path):
+def test_all_files_can_be_runs_of_one_learner(perdure, tmp_path):
     for name in ("x", "y"):
         (tmp_path / f"{name}.csv").write_text(WIDE)
     value = json.loads(perdure("score", "x.csv", "y.csv", "--as", "mine", "--json").stdout)
@@ -72,7 +72,7 @@ def test_all_files_can_be_taken_as_one_learner(perdure, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         ("bad.csv", b"after,t1,t2\n1,.9\n", "bad.csv, row 2: expected 3 cells as in the first row, got 2"),
         ("bad.csv", b"after,t1,t2\n1,.9,\n2,abc,.8\n", "bad.csv, row 3, column t1: expected a number, got 'abc'"),
@@ -81,22 +81,22 @@ def test_all_files_can_be_taken_as_one_learner(perdure, tmp_path):
             b"54.4,10\n50,80\n",
             "bad.csv, row 1, column 1: expected a number between 0 and 1, got 54.4. Pass --percent if these are percentages.",
         ),
-        ("bad.csv", b".5,.1\n,.8\n", "bad.csv: accuracy after step 2 on task 1 is missing"),
+        ("bad.csv", b".5,.1\n,.8\n", "bad.csv: accuracy matrix, step 2, task 1: the accuracy is missing"),
         ("bad.csv", b"", "bad.csv: the file is empty"),
         ("bad.csv", pickle.dumps([1, 2]), "bad.csv: "),
         ("bad.json", b"nonsense", "bad.json, line 1: not JSON"),
     ],
 )
-def test_bad_files_give_one_line_and_exit_code_2(perdure, tmp_path, name, content, says):
+def test_invalid_files_are_reported_in_one_line_with_exit_code_2(perdure, tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     done = perdure("score", name, code=2)
-    assert says in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("score", "."), "got a directory"),
         (("score", "nowhere.csv"), "no such file"),
@@ -105,29 +105,29 @@ def test_bad_files_give_one_line_and_exit_code_2(perdure, tmp_path, name, conten
         (("audit", "nowhere"), "no such directory"),
         (("audit", "."), "no record here"),
         (("report", "nowhere"), "no such directory"),
-        (("run", "--benchmark", "split-digits"), "no learner was named"),
+        (("run", "--benchmark", "split-digits"), "no learner given"),
         (("run", "naiv"), "did you mean 'naive'"),
         (("run", "naive", "--benchmark", "split-digit"), "did you mean 'split-digits'"),
         (("run", "naive", "--network", "resnet"), "network"),
-        (("run", "naive", "--set", "alpha=1"), "no setting 'alpha'"),
+        (("run", "naive", "--set", "alpha=1"), "unknown setting 'alpha'"),
         (("run", "naive", "--epochs", "0"), "epochs: expected at least 1"),
         (("run", "naive", "--curriculum", "1,x"), "--curriculum 1,x"),
         (("run", "naive", "--optimizer", "sdg"), "did you mean 'sgd'"),
         (("run", "naive", "--device", "warp"), "--device warp"),
     ],
 )
-def test_bad_arguments_give_one_line_and_exit_code_2(perdure, tmp_path, arguments, says):
+def test_invalid_arguments_are_reported_in_one_line_with_exit_code_2(perdure, tmp_path, arguments, message):
     (tmp_path / "ok.csv").write_text(WIDE)
     done = perdure(*arguments, code=2)
-    assert says in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_unknown_options_exit_with_2(perdure):
+def test_unknown_options_have_exit_code_2(perdure):
     assert "No such option" in perdure("score", "--nonsense", code=2).stderr
 
 
-def test_run_audit_report(perdure, tmp_path):
+def test_run_audit_and_report_in_turn(perdure, tmp_path):
     arguments = (
         "run",
         "--benchmark",
@@ -140,23 +140,23 @@ def test_run_audit_report(perdure, tmp_path):
         "--epochs",
         "1",
     )
-    told = json.loads(perdure(*arguments, "--json").stdout)
-    assert [entry["learner"] for entry in told] == ["naive", "cumulative"]
+    results = json.loads(perdure(*arguments, "--json").stdout)
+    assert [entry["learner"] for entry in results] == ["naive", "cumulative"]
     again = perdure(*arguments).stdout
-    assert "task 1/5" not in again  # finished records are left alone
+    assert "task 1/5" not in again  # finished records are not trained again
     assert "average accuracy" in perdure("audit", "runs").stdout
     assert (tmp_path / "runs/audit.json").exists()
     page = perdure("report", "runs").stdout.strip()
     html = (tmp_path / page).read_text()
     assert "cumulative" in html
     assert html.count('<figure class="chart"') == 6
-    assert "perdure audit RUNS --clamp" in html  # what is missing says how to get it
+    assert "perdure audit RUNS --clamp" in html  # a missing section names the command that computes it
     changed = perdure(*arguments, "--lr", "0.2", code=2)
-    assert "lr is 0.05, now 0.2" in changed.stderr
-    assert "choose another directory" in changed.stderr
+    assert "the record has lr 0.05, the call 0.2" in changed.stderr
+    assert "Choose another directory" in changed.stderr
 
 
-def test_an_unfinished_record_makes_the_audit_exit_with_1(perdure, tmp_path):
+def test_an_audit_of_an_unfinished_record_has_exit_code_1(perdure, tmp_path):
     recorder = Recorder(tmp_path / "r", tasks=2)
     recorder.after_task(accuracy=[0.5, 0.1])
     done = perdure("audit", "r", code=1)
@@ -164,7 +164,7 @@ def test_an_unfinished_record_makes_the_audit_exit_with_1(perdure, tmp_path):
     assert "only 1 of 2 tasks" in done.stdout
 
 
-def test_the_page_follows_newer_records_and_goes_into_a_folder(perdure, tmp_path):
+def test_the_report_includes_newer_records_and_can_be_written_to_a_folder(perdure, tmp_path):
     recorder = Recorder(tmp_path / "r", tasks=2, learner="mine")
     recorder.after_task(accuracy=[0.5, 0.1])
     perdure("audit", "r", code=1)
@@ -174,18 +174,18 @@ def test_the_page_follows_newer_records_and_goes_into_a_folder(perdure, tmp_path
     assert "unfinished" not in (tmp_path / "pages/report.html").read_text()
 
 
-def test_a_file_given_twice_counts_once(perdure, tmp_path):
+def test_a_file_given_twice_is_refused(perdure, tmp_path):
     (tmp_path / "a.csv").write_text(WIDE)
     assert "given twice" in perdure("score", "a.csv", "a.csv", code=2).stderr
 
 
-def test_a_diverging_run_keeps_what_it_has_and_exits_with_1(perdure, tmp_path):
+def test_a_diverging_run_is_reported_with_exit_code_1(perdure, tmp_path):
     done = perdure("run", "naive", "--epochs", "1", "--lr", "1e30", code=1)
     assert "the loss became" in done.stderr
     assert "step 1" in done.stderr
 
 
-def test_a_process_of_its_own_ends_with_one_line_and_exit_code_2(tmp_path):
+def test_the_module_runs_as_a_process_and_reports_mistakes_in_one_line(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "perdure", "score", "nowhere.csv"],
         cwd=tmp_path,
@@ -197,7 +197,7 @@ def test_a_process_of_its_own_ends_with_one_line_and_exit_code_2(tmp_path):
     assert done.stderr == "perdure: nowhere.csv: no such file.\n"
 
 
-def test_a_full_disk_is_one_line(perdure, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_in_one_line(perdure, tmp_path, monkeypatch):
     (tmp_path / "r").mkdir()
     perdure("run", "naive", "--epochs", "1", "--out", "r")
     before = sorted(tmp_path.rglob("*"))
@@ -211,40 +211,40 @@ def test_a_full_disk_is_one_line(perdure, tmp_path, monkeypatch):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_ctrl_c_says_how_to_go_on(perdure, monkeypatch):
+def test_an_interrupted_command_says_how_to_resume(perdure, monkeypatch):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("perdure.learners.loop.accuracies", interrupt)
-    assert "the same command goes on" in perdure("run", "naive", "--epochs", "1", code=130).stderr
+    assert "run the same command again to resume" in perdure("run", "naive", "--epochs", "1", code=130).stderr
 
 
-def test_demo_does_the_whole_way(perdure, tmp_path):
+def test_the_demo_trains_audits_and_reports(perdure, tmp_path):
     text = perdure("demo", "--seeds", "1").stdout
-    assert "The report is in demo/report.html" in text
+    assert "Report: demo/report.html" in text
     assert (tmp_path / "demo/report.html").exists()
     assert (tmp_path / "demo/accuracy.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "demo/audit.json").exists()
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_work_of_unknown_length_is_told_on_a_terminal_only_and_leaves_nothing_behind(terminal):
-    told = io.StringIO()
-    with working("fitting from 64 starts", Console(file=told, force_terminal=terminal, width=80)):
+def test_a_spinner_is_shown_on_a_terminal_only_and_is_removed_afterwards(terminal):
+    output = io.StringIO()
+    with spinner("fitting from 64 starts", Console(file=output, force_terminal=terminal, width=80)):
         pass
-    assert ("fitting from 64 starts" in told.getvalue()) == terminal
-    assert told.getvalue().endswith("\x1b[2K" if terminal else "")
+    assert ("fitting from 64 starts" in output.getvalue()) == terminal
+    assert output.getvalue().endswith("\x1b[2K" if terminal else "")
 
 
-def test_a_long_fit_says_that_it_works_and_keeps_that_out_of_the_result(perdure, tmp_path, monkeypatch):
-    said = []
+def test_the_progress_of_a_fit_is_written_to_standard_error(perdure, tmp_path, monkeypatch):
+    shown = []
 
-    def note(what, console):
-        said.append((what, console.stderr))
-        return working(what, console)
+    def recorded(text, console):
+        shown.append((text, console.stderr))
+        return spinner(text, console)
 
-    monkeypatch.setattr(sys.modules["perdure.cli.fit"], "working", note)
+    monkeypatch.setattr(sys.modules["perdure.cli.fit"], "spinner", recorded)
     (tmp_path / "a.csv").write_text(WIDE)
     result = perdure("fit", tmp_path / "a.csv", "--starts", "2", "--json")
     assert json.loads(result.stdout)["tasks"] == ["1", "2"]
-    assert said == [("fitting from 2 starts", True), ("predicting, ordering, profiling", True)]
+    assert shown == [("fitting from 2 starting points", True), ("predicting, ordering, profiling", True)]

@@ -1,4 +1,4 @@
-"""perdure explain and its pictures, as a stranger meets them."""
+"""perdure explain: maps, figures, options and messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.base.errors import InputError
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A record as perdure run leaves it: one short task of Split Digits, its network and where its data came from."""
+    """Return a record of one task of Split Digits as perdure run writes it, its network and its benchmark."""
     data = tasks.load("split-digits")
     path = tmp_path_factory.mktemp("runs") / "r"
     recorder = Recorder(
@@ -33,7 +33,7 @@ def trained(tmp_path_factory):
     return path, net.eval(), data
 
 
-def test_maps_and_picture_are_written_and_are_those_of_the_library(perdure, trained, tmp_path):
+def test_maps_and_figure_are_written_and_equal_those_of_the_library(perdure, trained, tmp_path):
     path, net, data = trained
     arguments = (
         "explain",
@@ -42,14 +42,14 @@ def test_maps_and_picture_are_written_and_are_those_of_the_library(perdure, trai
         "gradient_x_input",
         "--method",
         "lrp",
-        "--samples",
+        "--examples",
         "2,5",
         "--out",
         "maps",
     )
-    told = json.loads(perdure(*arguments, "--json").stdout)
-    assert told["explained"] == "the logit of the true class"
-    assert told["written"] == ["maps/maps.npz", "maps/maps.png"]
+    value = json.loads(perdure(*arguments, "--json").stdout)
+    assert value["explained"] == "the logit of the true class"
+    assert value["written"] == ["maps/maps.npz", "maps/maps.png"]
     assert (tmp_path / "maps/maps.png").read_bytes()[:4] == b"\x89PNG"
     with np.load(tmp_path / "maps/maps.npz") as written:
         x, labels = torch.from_numpy(written["inputs"]), written["labels"]
@@ -58,71 +58,77 @@ def test_maps_and_picture_are_written_and_are_those_of_the_library(perdure, trai
         np.testing.assert_allclose(x, (raw - data.mean[0]) / data.std[0], atol=1e-5)
         expected = explain.attribute(net, x, labels, "gradient_x_input", reduce="pixels")
         np.testing.assert_allclose(written["gradient_x_input"], expected, atol=1e-6)
-        assert told["sums"]["lrp"] == pytest.approx(written["lrp"].sum((1, 2)), abs=1e-5)
+        assert value["sums"]["lrp"] == pytest.approx(written["lrp"].sum((1, 2)), abs=1e-5)
 
 
-def test_the_default_is_expected_gradients_into_the_record(perdure, trained):
+def test_expected_gradients_are_written_to_the_record_by_default(perdure, trained):
     path, _, _ = trained
-    shown = perdure("explain", path, "--budget", "5", "--target", "predicted").stdout.split()
-    assert shown == [str(path / "explain/maps.npz"), str(path / "explain/maps.png")]
+    printed = perdure("explain", path, "--samples", "5", "--target", "predicted").stdout.split()
+    assert printed == [str(path / "explain/maps.npz"), str(path / "explain/maps.png")]
     with np.load(path / "explain/maps.npz") as written:
         assert written["expected_gradients"].shape == (4, 8, 8)
 
 
-def test_a_learner_that_decides_by_distance_can_be_explained_by_either_score(perdure, tmp_path):
+def test_either_score_of_a_learner_that_decides_by_distance_can_be_explained(perdure, tmp_path):
     data = tasks.load("split-digits", tasks=2, per_class=10)
     training = learners.Training(epochs=1, lr=0.1)
     run = learners.Run(data, learners.get("icarl"), "small-conv", training=training, settings={"buffer": 20})
     learners.execute(run, tmp_path / "icarl")
-    options = ("explain", "icarl", "--method", "gradient_x_input", "--samples", "1")
-    said = perdure(*options).stderr
-    assert said.strip() == "explained: the network's logit of the true class; the learner decides by nearest class mean"
+    options = ("explain", "icarl", "--method", "gradient_x_input", "--examples", "1")
+    printed = perdure(*options).stderr
+    assert (
+        printed.strip() == "explained: the network's logit of the true class; the learner decides by nearest class mean"
+    )
     by_logits = json.loads(perdure(*options, "--json").stdout)
     by_decision = json.loads(perdure(*options, "--json", "--score", "decision").stdout)
     assert by_decision["explained"] == "the score of the true class by which the learner decides (nearest class mean)"
     assert by_logits["sums"] != by_decision["sums"]
-    checkpoints = across_checkpoints(tmp_path / "icarl", methods="gradient_x_input", per_task=2)
+    checkpoints = across_checkpoints(tmp_path / "icarl", methods="gradient_x_input", examples=2)
     assert checkpoints.explaining["explained"] == by_logits["explained"]
 
 
 def test_refused_methods_do_not_stop_the_others(perdure, trained):
     path, _, _ = trained
-    options = ("--method", "grad", "--method", "gradcam", "--layer", "head", "--samples", "1", "--json")
+    options = ("--method", "grad", "--method", "gradcam", "--layer", "head", "--examples", "1", "--json")
     done = perdure("explain", path, *options, code=1)
     assert list(json.loads(done.stdout)["sums"]) == ["grad"]
-    assert "layer 'head' puts out shape" in done.stderr
+    assert "layer 'head' outputs shape" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         (("--method", "gradd"), "did you mean 'grad'"),
         (("--task", "6"), "tasks 1 to 5"),
-        (("--samples", "0"), "test samples 1 to"),
-        (("--samples", "x"), "expected whole numbers"),
-        (("--step", "2"), "no checkpoint was kept after step 2"),
+        (("--examples", "0"), "test examples 1 to"),
+        (("--examples", "x"), "expected integers separated by commas"),
+        (("--step", "2"), "no checkpoint was saved after step 2"),
         (("--target", "11"), "an output from 1 to 10"),
         (("--players", "pixel", "--method", "shapley"), "did you mean 'pixels'"),
         (("--baseline", "zeros", "--method", "shapley"), "did you mean 'zero'"),
+        (("--option", "epsilon"), "--option epsilon: expected name=value"),
+        (("--option", "epsilon=1", "--method", "grad"), "epsilon"),
+        (("--option", "epsilon=x", "--method", "lrp"), "epsilon"),
+        (("--option", "estimator=sobl", "--method", "shapley"), "estimator"),
         (("--score", "decisions"), "did you mean 'decision'"),
         (("--format", "gif"), "--format gif: known: pdf, png, svg"),
-        (("--device", "warp"), "--device warp: it cannot be used here"),
+        (("--device", "warp"), "--device warp: not available"),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_2(perdure, trained, options, says):
+def test_mistakes_are_reported_in_one_line_with_exit_code_2(perdure, trained, options, message):
     done = perdure("explain", trained[0], *options, code=2)
-    assert says in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_records_without_network_or_data_say_so(perdure, trained, tmp_path):
+def test_records_without_data_or_checkpoints_are_refused(perdure, trained, tmp_path):
     Recorder(tmp_path / "bare", tasks=1).after_task(accuracy=[0.5])
     assert "does not say where its data came from" in perdure("explain", "bare", code=2).stderr
     Recorder(tmp_path / "light", tasks=5, provenance=trained[2].provenance).after_task(accuracy=[0.5] * 5)
-    assert "no checkpoint was kept" in perdure("explain", "light", code=2).stderr
+    assert "no checkpoint was saved" in perdure("explain", "light", code=2).stderr
 
 
-def test_panels_share_one_signed_scale_for_each_method(tmp_path):
+def test_the_panels_of_a_method_share_one_signed_scale(tmp_path):
     images = np.random.default_rng(0).random((2, 3, 6, 6))
     maps = {"grad": [np.ones((6, 6)), 3 * np.ones((6, 6))], "lrp": [-np.ones((6, 6)), np.zeros((6, 6))]}
     figure = figures.attribution_panels(list(images), maps, labels=["a", "b"])
@@ -136,8 +142,8 @@ def test_panels_share_one_signed_scale_for_each_method(tmp_path):
         figures.attribution_map(images[0], images[0])
 
 
-def test_the_image_is_a_shadow_that_leaves_the_colours_true():
-    """Where the image is white the picture has the scale's colour, where it is black the same hue, a fifth darker."""
+def test_the_underlying_image_darkens_the_colors_but_keeps_their_hue():
+    """Where the image is white, the panel has the color of the scale; where it is black, the same hue, a fifth darker."""
     image = np.repeat([[1.0, 0.0]], 2, axis=0)
     figure = figures.attribution_map(image, np.full((2, 2), 0.5), limit=1.0)
     canvas = FigureCanvasAgg(figure)
@@ -153,9 +159,9 @@ def test_the_image_is_a_shadow_that_leaves_the_colours_true():
     np.testing.assert_allclose(shown[1], 0.8 * expected, atol=0.01)
 
 
-def test_the_pictures_format_and_the_baseline_are_chosen(perdure, trained, tmp_path):
+def test_the_format_of_the_figure_and_the_baseline_are_options(perdure, trained, tmp_path):
     path, net, _ = trained
-    options = ("--method", "shapley", "--budget", "2", "--samples", "1", "--baseline", "zero", "--out", "maps")
+    options = ("--method", "shapley", "--samples", "2", "--examples", "1", "--baseline", "zero", "--out", "maps")
     for ending, start in (("svg", b"<?xml"), ("pdf", b"%PDF")):
         perdure("explain", path, *options, "--format", ending, "--device", "cpu")
         assert (tmp_path / f"maps/maps.{ending}").read_bytes().startswith(start)
@@ -165,7 +171,22 @@ def test_the_pictures_format_and_the_baseline_are_chosen(perdure, trained, tmp_p
         np.testing.assert_allclose(written["shapley"], expected, atol=1e-6)
 
 
-def test_finished_maps_are_kept_when_the_work_is_interrupted(trained, tmp_path, monkeypatch):
+def test_options_of_a_method_are_passed_to_it(perdure, trained, tmp_path):
+    path, net, _ = trained
+    options = ("--method", "lrp", "--method", "shapley", "--samples", "2", "--examples", "1,2", "--out", "maps")
+    perdure("explain", path, *options, "--option", "epsilon=0.5", "--option", "shapley.estimator=castro")
+    with np.load(tmp_path / "maps/maps.npz") as written:
+        x, labels = torch.from_numpy(written["inputs"]), written["labels"]
+        lrp = explain.attribute(net, x, labels, "lrp", reduce="pixels", options={"epsilon": 0.5})
+        np.testing.assert_allclose(written["lrp"], lrp, atol=1e-6)
+        assert not np.allclose(written["lrp"], explain.attribute(net, x, labels, "lrp", reduce="pixels"), atol=1e-4)
+        shapley = written["shapley"]
+    perdure("explain", path, *options)
+    with np.load(tmp_path / "maps/maps.npz") as written:
+        assert not np.allclose(shapley, written["shapley"], atol=1e-6)
+
+
+def test_finished_maps_are_written_when_a_later_method_is_interrupted(trained, tmp_path, monkeypatch):
     from perdure.cli.explain import explain as command
 
     real = explain.attribute

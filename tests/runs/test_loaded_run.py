@@ -1,0 +1,187 @@
+"""Loading a run from a record or from a folder of checkpoints, and runs that are refused."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from perdure import Recorder, learners, tasks
+from perdure.base.errors import InputError
+from perdure.record import Record
+from perdure.runs import BenchmarkData, UserData, load_run, load_sequence
+from perdure.runs.loaded_run import describe_score
+from tests.helpers.checkpoints import DATA, Net, examples, folder, net
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    return tasks.load("split-digits", tasks=2, per_class=10)
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory, benchmark):
+    training = learners.Training(epochs=1, lr=0.1)
+    run = learners.Run(benchmark, learners.get("naive"), "small-conv", width=4, training=training, seed=3)
+    return learners.execute(run, tmp_path_factory.mktemp("runs") / "naive")
+
+
+def equal_weights(first: nn.Module, second: nn.Module) -> bool:
+    """Return whether two networks have the same weights."""
+    one, two = first.state_dict(), second.state_dict()
+    return list(one) == list(two) and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_record_is_loaded_with_its_networks_and_data(record, benchmark):
+    run = load_run(record.path)
+    assert (run.learner, run.seed, run.scenario, run.curriculum) == ("naive", 3, "class", (0, 1))
+    assert run.tasks == tuple(task.name for task in benchmark.tasks)
+    assert run.digests == [record.manifest.checkpoints[step].sha256 for step in (0, 1)]
+    assert run.last_step() == 1
+    assert run.cache.folder == record.path / "cache"
+    for step in (0, 1):
+        network = run.network(step)
+        assert not network.training
+        for name, value in record.checkpoint(step).items():
+            assert torch.equal(network.state_dict()[name], value)
+        assert equal_weights(run.decision_network(step), network)
+    assert isinstance(run.data, BenchmarkData)
+    assert run.data.fingerprint == benchmark.fingerprint()
+    rows = np.array([1, 4])
+    raw = benchmark.tasks[1].test.x[rows] / 255
+    normalized = (raw - benchmark.mean[0]) / benchmark.std[0]
+    np.testing.assert_allclose(run.data.inputs(1, rows), normalized, atol=1e-5)
+    assert run.candidates(0, 0) == [0, 1, 2, 3, 4]
+    assert run.candidates(1, 0) == list(range(10))
+    assert (run.seen_tasks(0), run.seen_tasks(1)) == ([0], [0, 1])
+    assert run.first_visits() == [0]
+
+
+def test_a_folder_of_checkpoints_is_loaded_in_the_order_of_names(tmp_path):
+    path = folder(tmp_path / "mine", net(0), net(1))
+    run = load_sequence(path, Net, DATA)
+    assert (run.learner, run.benchmark, run.seed, run.tasks) == ("mine", "own", None, ("1", "2"))
+    for step in (0, 1):
+        assert equal_weights(run.network(step), net(step))
+        assert not run.network(step).training
+    assert isinstance(run.data, UserData)
+    assert run.data.classes == ((0, 1), (2, 3))
+    assert run.candidates(1, 0) is None
+    assert torch.equal(run.data.inputs(1, np.array([5])), torch.from_numpy(DATA[1][0][[5]]))
+    swapped = folder(tmp_path / "swapped", net(1), net(0))
+    assert load_sequence(swapped, Net, DATA).digests == run.digests[::-1]
+
+
+def test_the_fingerprint_of_user_data_depends_on_inputs_labels_and_background():
+    x, y = examples(0)
+    changed, labels = x.copy(), y.copy()
+    changed[3, 0, 2, 2] += 1
+    labels[5] = 1 - labels[5]
+    variants = [
+        ([(x, y)], None),
+        ([(changed, y)], None),
+        ([(x, labels)], None),
+        ([(x, y)], x[:4]),
+        ([(x, y)] * 2, None),
+    ]
+    fingerprints = {UserData.checked(data, background).fingerprint for data, background in variants}
+    assert len(fingerprints) == len(variants)
+
+
+def test_user_data_and_network_replace_those_of_a_record(tmp_path):
+    recorder = Recorder(tmp_path / "mine", tasks=2)
+    for seed in range(2):
+        recorder.after_task(net(seed), accuracy=[0.9, 0.5])
+    run = load_sequence(tmp_path / "mine", Net, DATA)
+    assert equal_weights(run.network(1), net(1))
+    with pytest.raises(InputError, match="does not say where its data came from; pass network= and data="):
+        load_run(tmp_path / "mine")
+
+
+def test_a_folder_without_network_or_data_is_refused(tmp_path):
+    path = folder(tmp_path / "mine", net(0), net(1))
+    for network, data in ((None, None), (Net, None), (None, DATA)):
+        with pytest.raises(InputError, match=r"not a record \(no record\.json\).*pass a network and the test data"):
+            load_run(path, network, data)
+    with pytest.raises(InputError, match="no such directory"):
+        load_run(tmp_path / "nowhere", Net, DATA)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="the folder has no checkpoints"):
+        load_run(tmp_path / "empty", Net, DATA)
+
+
+def test_a_wrong_number_of_checkpoints_is_refused(tmp_path):
+    path = folder(tmp_path / "mine", net(0), net(1), net(2))
+    with pytest.raises(InputError, match="3 checkpoints but data for 2 tasks; expected one checkpoint after each task"):
+        load_run(path, Net, DATA)
+
+
+def test_a_missing_checkpoint_is_refused(tmp_path):
+    recorder = Recorder(tmp_path / "mine", tasks=3)
+    for seed, network in enumerate((net(0), None, net(2))):
+        recorder.after_task(network, accuracy=[0.9, 0.5, seed / 4])
+    data = [*DATA, examples(0, seed=5)]
+    run = load_run(tmp_path / "mine", Net, data)
+    assert sorted(run.checkpoints) == [0, 2]
+    assert run.checked_step(None) == run.checked_step(2) == 2
+    with pytest.raises(InputError, match="no checkpoint was saved after step 2; there are 1, 3"):
+        run.checked_step(1)
+    with pytest.raises(InputError, match="no checkpoint was saved after step 2; every step needs one"):
+        load_sequence(tmp_path / "mine", Net, data)
+    without = replace(run, checkpoints={})
+    with pytest.raises(InputError, match="no checkpoint was saved, so there is no network to examine"):
+        without.last_step()
+
+
+def test_a_joint_record_has_no_sequence(tmp_path, benchmark):
+    training = learners.Training(epochs=1, lr=0.1)
+    run = learners.Run(benchmark, learners.get("joint"), "small-conv", width=4, training=training)
+    path = learners.execute(run, tmp_path / "joint").path
+    joint = load_run(path)
+    assert joint.trains_all
+    assert joint.seen_tasks(joint.last_step()) == [0, 1]
+    with pytest.raises(InputError, match="joint learns all tasks at once; there is no sequence to compare"):
+        load_sequence(path)
+
+
+def test_a_run_of_one_task_has_no_sequence(tmp_path):
+    path = folder(tmp_path / "mine", net(0))
+    assert load_run(path, Net, DATA[:1]).last_step() == 0
+    with pytest.raises(InputError, match="only one task is trained"):
+        load_sequence(path, Net, DATA[:1])
+
+
+def test_data_that_do_not_fit_the_network_are_refused(tmp_path):
+    path = folder(tmp_path / "mine", net(0), net(1))
+    x, y = DATA[1]
+    with pytest.raises(InputError, match="task 2 has an example of class 12, but the network has outputs 0 to 3"):
+        load_sequence(path, Net, [DATA[0], (x, y + 9)])
+    with pytest.raises(InputError, match="does not fit the network"):
+        load_sequence(path, lambda: Net(hidden=5), DATA)
+    with pytest.raises(InputError, match=r"expected a function that returns a torch\.nn\.Module, got a dict"):
+        load_sequence(path, dict, DATA)
+
+
+def test_changed_data_of_a_record_are_refused(record, tmp_path):
+    manifest = json.loads((record.path / "record.json").read_text())
+    manifest["provenance"]["per_class"] = 9
+    changed = tmp_path / "changed"
+    changed.mkdir()
+    for name in ("accuracy.csv", "cost.csv"):
+        (changed / name).write_bytes((record.path / name).read_bytes())
+    (changed / "record.json").write_text(json.dumps(manifest))
+    assert Record.open(changed).complete
+    with pytest.raises(InputError, match="the data of split-digits differ from those the record was made with"):
+        load_run(changed)
+
+
+def test_the_explained_score_is_described():
+    assert describe_score("the true class", "logits", "logits") == "the logit of the true class"
+    assert describe_score("the true class", "decision", "nearest class mean") == (
+        "the score of the true class by which the learner decides (nearest class mean)"
+    )
+    assert describe_score("output 3", "logits", "nearest class mean") == (
+        "the network's logit of output 3; the learner decides by nearest class mean"
+    )

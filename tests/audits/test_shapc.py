@@ -10,14 +10,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 import perdure
-from perdure import metrics
+from perdure import explain, metrics
 from perdure.audits import Audit
 from perdure.audits.shapc.pair_values import pair_values
 from perdure.audits.shapc.results import ShapcResult
 from perdure.audits.shapc.runner import ShapcRunner
 from perdure.audits.shapc.scores import compute_scores
-from perdure.audits.shapc.settings import ShapcSettings
-from perdure.audits.shapc.values import UNIT, TaskValues
+from perdure.audits.shapc.values import UNIT, ShapcSettings, TaskValues
 from perdure.base.errors import InputError
 from perdure.runs.data import balanced_order
 from tests.helpers.checkpoints import DATA, SIDE, Net, audited, examples, folder, net, perturbed
@@ -260,6 +259,72 @@ def test_every_explainer_can_be_used(tmp_path, method):
     else:
         assert result.matrices["ceiling"][0, 1] == 1
         assert "deterministic" in result.budget
+
+
+def register_explainers(monkeypatch) -> None:
+    """Register a stochastic and a deterministic explainer as a user's package would, for one test."""
+    monkeypatch.setattr(explain.EXPLAINERS, "_entries", explain.EXPLAINERS.entries())
+    monkeypatch.setattr(explain.EXPLAINERS, "_summaries", explain.EXPLAINERS.summaries())
+
+    @explain.explainer("user_noise", needs=explain.Outputs(), stochastic=True)
+    def user_noise(request: explain.Request) -> torch.Tensor:
+        """Noise of the seed around the input."""
+        generator = torch.Generator().manual_seed(request.seed)
+        return request.x + torch.randn(request.x.shape, generator=generator) / request.samples**0.5
+
+    @explain.explainer("user_input", needs=explain.Outputs(), stochastic=False)
+    def user_input(request: explain.Request, power: float = 1.0) -> torch.Tensor:
+        """The input itself."""
+        return request.x.abs() ** power + request.samples
+
+
+def stored_halves(result: ShapcResult) -> list[torch.Tensor]:
+    """Return the stored maps of both halves of the first network."""
+    units = [load_file(file) for file in sorted(Path(result.folder, "maps").glob("*.safetensors"))]
+    return [torch.cat([unit[f"after-01.{half}"] for unit in units]) for half in "AB"]
+
+
+def test_a_user_stochastic_explainer_is_measured_in_two_independent_halves(tmp_path, monkeypatch):
+    register_explainers(monkeypatch)
+    path = folder(tmp_path / "noise", net(), net())
+    result = audited(path, method="user_noise", samples=8, examples=8, keep_maps=True)
+    first, second = stored_halves(result)
+    assert not torch.allclose(first, second, atol=0.1)
+    # Each half has half of the samples: noise of standard deviation 1 / sqrt(4).
+    assert float((first - torch.from_numpy(DATA[0][0][result.examples[0]])).std()) == pytest.approx(0.5, rel=0.15)
+    assert result.matrices["ceiling"][0, 1] < 0.95
+    assert "deterministic" not in result.budget
+    with pytest.raises(InputError, match="samples: expected at least 2, one for each half"):
+        audited(path, method="user_noise", samples=1)
+
+
+def test_a_user_deterministic_explainer_has_no_noise(tmp_path, monkeypatch):
+    register_explainers(monkeypatch)
+    path = folder(tmp_path / "input", net(), net(3))
+    result = audited(path, method="user_input", samples=3, examples=8, keep_maps=True)
+    first, second = stored_halves(result)
+    assert torch.equal(first, second)
+    # All samples are spent on one map.
+    np.testing.assert_allclose(first, np.abs(DATA[0][0][result.examples[0]]) + 3, rtol=1e-6)
+    assert result.matrices["ceiling"][0, 1] == 1
+    assert result.matrices["independent"][0, 1] == result.matrices["shapc"][0, 1]
+    assert "deterministic" in result.budget
+    assert result.budget_is_enough
+    audited(path, method="user_input", samples=1, examples=8)
+
+
+def test_options_of_a_method_are_checked_recorded_and_part_of_the_cache_key(tmp_path, monkeypatch):
+    register_explainers(monkeypatch)
+    path = folder(tmp_path / "options", net(), net(3))
+    plain, squared = (
+        audited(path, method="user_input", examples=8, options=options, keep_maps=True)
+        for options in ({}, {"power": "2"})
+    )
+    assert plain.folder != squared.folder
+    assert squared.settings["options"] == {"power": 2.0}
+    assert not torch.equal(stored_halves(plain)[0], stored_halves(squared)[0])
+    with pytest.raises(InputError, match="no option 'powr'; did you mean 'power'"):
+        audited(path, method="user_input", options={"powr": 2})
 
 
 def test_the_explained_class_is_an_option_and_is_recorded(tmp_path):

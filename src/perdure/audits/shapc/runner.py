@@ -219,7 +219,8 @@ class ShapcRunner:
             tensors["pictures"] = torch.as_tensor(images)
         for step, halves in maps.items():
             for half, array in zip("AB", halves, strict=True):
-                tensors[f"after-{step + 1:02d}.{half}"] = torch.as_tensor(array, dtype=torch.float32)
+                # A copy: both halves of a deterministic explainer are the same array, and safetensors refuses shared memory.
+                tensors[f"after-{step + 1:02d}.{half}"] = torch.tensor(array, dtype=torch.float32)
         self.values.save_maps(tau, first, tensors)
 
 

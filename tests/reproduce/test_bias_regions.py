@@ -171,7 +171,7 @@ def test_masking_experiment(tmp_path, monkeypatch):
 def test_planted_experiments(tmp_path, monkeypatch):
     workspace = workspace_at(tmp_path)
     short = Training(epochs=1, batch_size=8)
-    small = irrelevant_region.Settings(4, 2, 2, short, "mlp5")
+    small = irrelevant_region.Settings("mlp5", short, images=4, cells=2, pictured=2)
     for module, chosen in (
         (irrelevant_region, small),
         (planted_pattern, planted_pattern.Settings(6, 8, 4, 1, short, "mlp5")),

@@ -25,8 +25,8 @@ def report(
 ) -> None:
     """Write the report of an audit: one HTML file that works offline.
 
-    Uses audit.json in the given folder if it is newer than the records; otherwise the records are audited first. CLAMP and SHAPC
-    are shown if audit.json contains them (perdure audit --clamp --shapc), results of perdure trust always.
+    Uses audit.json in the given folder if it is newer than the records; otherwise the records are audited first. CLAMP and
+    SHAPC are shown if audit.json contains them (perdure audit --clamp --shapc), results of perdure trust always.
     """
     from perdure.audits import FILE, Audit, audit, with_trust
 

@@ -86,8 +86,8 @@ def run(
 ) -> None:
     """Train learners on a benchmark, one record per learner and seed.
 
-    Run the same command again to resume after a crash or Ctrl-C: finished records are kept, an unfinished one continues where it
-    stopped, and the result is bit-identical.
+    Run the same command again to resume after a crash or Ctrl-C: finished records are kept, an unfinished one continues
+    where it stopped, and the result is bit-identical.
 
     With --tune N, each learner first gets N trials on validation data (a tenth of the training data unless --validation is
     given); they are stored in tuning.json next to its records.

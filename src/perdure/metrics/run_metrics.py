@@ -7,19 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.metrics.accuracy_matrix import (
-    accuracy,
-    average_accuracy,
-    average_forgetting,
-    backward_transfer,
-    forward_transfer,
-    min_accuracy,
-    positive_backward_transfer,
-    remembering,
-    windowed_forgetting,
-    windowed_plasticity,
-    worst_case_accuracy,
-)
+from perdure.metrics import accuracy_matrix as matrix
 from perdure.metrics.missing import FloatArray, Missing
 from perdure.metrics.registry import METRICS, Metric, RunCosts, RunEvaluations, RunNumbers, metric
 from perdure.metrics.score import (
@@ -42,7 +30,7 @@ WINDOW = 10
 def _average_accuracy(run: RunNumbers) -> float:
     if run.is_reference:
         return float(run.table[-1].mean())
-    return average_accuracy(run.table, run.curriculum)
+    return matrix.average_accuracy(run.table, run.curriculum)
 
 
 @metric(
@@ -53,7 +41,7 @@ def _average_accuracy(run: RunNumbers) -> float:
     bounds=(-1, 1),
 )
 def _forgetting(run: RunNumbers) -> float:
-    return average_forgetting(run.table, curriculum=run.curriculum)
+    return matrix.average_forgetting(run.table, curriculum=run.curriculum)
 
 
 @metric(
@@ -63,7 +51,7 @@ def _forgetting(run: RunNumbers) -> float:
     higher_is_better=True,
 )
 def _min_accuracy(run: RunNumbers) -> float:
-    return min_accuracy(*_most_frequent_evaluations(run))
+    return matrix.min_accuracy(*_most_frequent_evaluations(run))
 
 
 @metric(
@@ -73,7 +61,7 @@ def _min_accuracy(run: RunNumbers) -> float:
     higher_is_better=True,
 )
 def _worst_case_accuracy(run: RunNumbers) -> float:
-    return worst_case_accuracy(*_most_frequent_evaluations(run))
+    return matrix.worst_case_accuracy(*_most_frequent_evaluations(run))
 
 
 def _most_frequent_evaluations(run: RunNumbers) -> tuple[FloatArray, Sequence[int]]:
@@ -91,7 +79,7 @@ def _most_frequent_evaluations(run: RunNumbers) -> tuple[FloatArray, Sequence[in
     needs="evaluations",
 )
 def _windowed_forgetting(run: RunNumbers) -> float:
-    return windowed_forgetting(_evaluations(run).values, WINDOW)
+    return matrix.windowed_forgetting(_evaluations(run).values, WINDOW)
 
 
 @metric(
@@ -102,7 +90,7 @@ def _windowed_forgetting(run: RunNumbers) -> float:
     needs="evaluations",
 )
 def _windowed_plasticity(run: RunNumbers) -> float:
-    return windowed_plasticity(_evaluations(run).values, WINDOW)
+    return matrix.windowed_plasticity(_evaluations(run).values, WINDOW)
 
 
 @metric(
@@ -113,12 +101,12 @@ def _windowed_plasticity(run: RunNumbers) -> float:
     bounds=(-1, 1),
 )
 def _backward_transfer(run: RunNumbers) -> float:
-    return backward_transfer(run.table, curriculum=run.curriculum)
+    return matrix.backward_transfer(run.table, curriculum=run.curriculum)
 
 
 @metric("A", label="A", meaning="accuracy on all tasks seen so far, averaged over steps", higher_is_better=True)
 def _accuracy(run: RunNumbers) -> float:
-    return accuracy(run.table, run.curriculum)
+    return matrix.accuracy(run.table, run.curriculum)
 
 
 @metric(
@@ -128,12 +116,12 @@ def _accuracy(run: RunNumbers) -> float:
     higher_is_better=True,
 )
 def _remembering(run: RunNumbers) -> float:
-    return remembering(run.table, run.curriculum)
+    return matrix.remembering(run.table, run.curriculum)
 
 
 @metric("BWT+", label="BWT+", meaning="positive backward transfer, 0 if negative", higher_is_better=True)
 def _positive_backward_transfer(run: RunNumbers) -> float:
-    return positive_backward_transfer(run.table, run.curriculum)
+    return matrix.positive_backward_transfer(run.table, run.curriculum)
 
 
 @metric(
@@ -143,7 +131,7 @@ def _positive_backward_transfer(run: RunNumbers) -> float:
     higher_is_better=True,
 )
 def _forward_transfer(run: RunNumbers) -> float:
-    return forward_transfer(run.table, curriculum=run.curriculum)
+    return matrix.forward_transfer(run.table, curriculum=run.curriculum)
 
 
 @metric(

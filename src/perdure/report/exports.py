@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING
 from perdure.audits import Audit
 from perdure.base.files import write_atomically
 from perdure.figures import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines, save
+from perdure.figures import shapc as shapc_figures
 from perdure.figures.bias import bias_bars
 from perdure.figures.clamp import performance_curves, property_bars, transfer_map
 from perdure.figures.retraining import checkpoint_dots, summary_lines
-from perdure.figures.shapc import (
-    shapc_bands,
-    shapc_bars,
-    shapc_boxes,
-    shapc_distributions,
-    shapc_lines,
-    shapc_matrices,
-)
 from perdure.report.shapc_tables import differences_table, reasons_table
 from perdure.report.tables import (
     Table,
@@ -86,12 +79,12 @@ def figures(audit: Audit) -> dict[str, Figure]:
         }
         if any(result.benchmark == benchmark for result in audit.shapc):
             by_name |= {
-                f"reasons{suffix}": shapc_bands(part),
-                f"reasons-matrices{suffix}": shapc_matrices(part),
-                f"reasons-lines{suffix}": shapc_lines(part),
-                f"reasons-distributions{suffix}": shapc_distributions(part),
-                f"reasons-bars{suffix}": shapc_bars(part),
-                f"reasons-boxes{suffix}": shapc_boxes(part),
+                f"reasons{suffix}": shapc_figures.shapc_bands(part),
+                f"reasons-matrices{suffix}": shapc_figures.shapc_matrices(part),
+                f"reasons-lines{suffix}": shapc_figures.shapc_lines(part),
+                f"reasons-distributions{suffix}": shapc_figures.shapc_distributions(part),
+                f"reasons-bars{suffix}": shapc_figures.shapc_bars(part),
+                f"reasons-boxes{suffix}": shapc_figures.shapc_boxes(part),
             }
     for number, fit in enumerate(audit.clamp, start=1):
         suffix = f"-{number}" if len(audit.clamp) > 1 else ""

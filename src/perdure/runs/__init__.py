@@ -2,7 +2,7 @@
 
 from perdure.runs.cache import Cache, CacheEntry
 from perdure.runs.data import BenchmarkData, RunData, UserData, balanced_order
-from perdure.runs.loaded_run import LoadedRun, load_run, load_sequence, load_weights, read_weights, recorded_benchmark
+from perdure.runs.loaded_run import LoadedRun, load_run, load_weights, read_weights, recorded_benchmark
 from perdure.runs.training_setup import TrainingSetup
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "UserData",
     "balanced_order",
     "load_run",
-    "load_sequence",
     "load_weights",
     "read_weights",
     "recorded_benchmark",

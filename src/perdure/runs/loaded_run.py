@@ -107,36 +107,35 @@ def load_run(
     background: Any = None,
     data_dir: Path | None = None,
     device: str = "cpu",
+    *,
+    sequence: bool = False,
 ) -> LoadedRun:
     """Load a record, or a folder of checkpoints with the user's network and data.
 
     ``network`` is a function that returns an untrained network. ``data`` holds a pair (inputs, output units) for each task,
     inputs as the network takes them. ``background`` holds background inputs, one array for all tasks or one per task (by
-    default test examples). A record of ``perdure run`` needs none of them.
+    default test examples). A record of ``perdure run`` needs none of them. With ``sequence`` the run must have several tasks
+    and a checkpoint after every step.
     """
     path = Path(path)
     user_data = None if data is None else UserData.checked(data, background)
     if (path / MANIFEST).exists():
-        return _from_record(Record.open(path), network, user_data, data_dir, device)
-    if not path.is_dir():
+        run = _from_record(Record.open(path), network, user_data, data_dir, device)
+    elif not path.is_dir():
         raise InputError(f"{path}: no such directory")
-    if network is None or user_data is None:
+    elif network is None or user_data is None:
         raise InputError(
             f"{path}: not a record (no {MANIFEST}). For a folder of checkpoints, pass a network and the test data of the tasks"
         )
-    return _from_checkpoints(path, network, user_data, device)
+    else:
+        run = _from_checkpoints(path, network, user_data, device)
+    if sequence:
+        _check_sequence(run)
+    return run
 
 
-def load_sequence(
-    path: str | Path,
-    network: NetworkMaker | None = None,
-    data: Any = None,
-    background: Any = None,
-    data_dir: Path | None = None,
-    device: str = "cpu",
-) -> LoadedRun:
-    """Load a run whose checkpoints can be compared with each other: several tasks, a checkpoint after every step."""
-    run = load_run(path, network, data, background, data_dir, device)
+def _check_sequence(run: LoadedRun) -> None:
+    """Check that the checkpoints can be compared with each other: several tasks, a checkpoint after every step."""
     if run.trains_all:
         raise InputError(f"{run.path}: {run.learner} learns all tasks at once; there is no sequence to compare")
     missing = [step + 1 for step in range(len(run.curriculum)) if step not in run.checkpoints]
@@ -145,7 +144,6 @@ def load_sequence(
     if len(set(run.curriculum)) < 2:
         raise InputError(f"{run.path}: only one task is trained; a comparison needs at least two")
     _check_data(run)
-    return run
 
 
 def recorded_benchmark(record: Record, data_dir: Path | None = None) -> Benchmark:

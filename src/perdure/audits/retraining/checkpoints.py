@@ -34,7 +34,7 @@ from perdure.base.files import lock_folder, remove_temp_files
 from perdure.metrics import PairScores, RetrainingScores, shapc
 from perdure.runs.cache import Cache, CacheEntry
 from perdure.runs.data import Rows, balanced_order
-from perdure.runs.loaded_run import LoadedRun, NetworkMaker, describe_score, load_sequence, predictions
+from perdure.runs.loaded_run import LoadedRun, NetworkMaker, describe_score, load_run, predictions
 
 KIND = "checkpoint-pairs"
 
@@ -168,7 +168,7 @@ def across_checkpoints(
     ``record``, ``network``, ``data`` and ``background_data`` are those of `perdure.audits.audit_shapc`. ``examples`` is the
     number of test examples per task. Results are stored in ``out`` (by default the run's cache) and reused.
     """
-    run = load_sequence(record, network, data, background_data, data_dir, device)
+    run = load_run(record, network, data, background_data, data_dir, device, sequence=True)
     requested = requested_methods(methods)
     if examples < 1:
         raise InputError(f"examples: expected at least 1 per task, got {examples}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from perdure.audits import serialization
-from perdure.audits.controls import CONTROLS
+from perdure.audits.controls import CONTROLS, without_controls
 from perdure.audits.retraining.pairs import Pairs, corrected_scores, plain_to_json, scores_to_json
 from perdure.audits.retraining.summaries import NoiseLevel, RetrainingSummary
 from perdure.audits.retraining.weight_noise import Noise
@@ -56,8 +56,8 @@ class RetrainingResult:
 
     @property
     def explainers(self) -> tuple[str, ...]:
-        """The explainers without the controls."""
-        return tuple(name for name in self.methods if name not in CONTROLS)
+        """The explainers, without the controls."""
+        return without_controls(self.methods)
 
     @property
     def distances(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.audits.controls import CONTROLS
+from perdure.audits.controls import without_controls
 from perdure.audits.serialization import OneBased
 from perdure.metrics import Interval, RetrainingScores, Trend
 
@@ -91,7 +91,7 @@ class RetrainingSummary:
     @property
     def explainers(self) -> tuple[str, ...]:
         """The explainers without the controls."""
-        return tuple(name for name in self.methods if name not in CONTROLS)
+        return without_controls(self.methods)
 
     @property
     def distances(self) -> tuple[str, ...]:

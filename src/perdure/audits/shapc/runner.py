@@ -29,7 +29,7 @@ from perdure.runs.loaded_run import (
     copy_head,
     describe_score,
     device_of,
-    load_sequence,
+    load_run,
     predictions,
 )
 
@@ -79,7 +79,7 @@ def audit_shapc(
     if examples is not None and examples < 2:
         raise InputError(f"examples: expected at least 2 per task, got {examples}")
     chosen = _checked(settings or ShapcSettings())
-    loaded = load_sequence(run, network, data, background_data, data_dir, device)
+    loaded = load_run(run, network, data, background_data, data_dir, device, sequence=True)
     cache = loaded.cache if out is None else Cache(Path(out))
     limit = examples if examples is not None or precision is not None else EXAMPLES
     later = {tau: tuple(range(tau + 1, len(loaded.curriculum))) for tau in loaded.first_visits()}
@@ -115,7 +115,7 @@ def as_json(settings: ShapcSettings) -> dict[str, Any]:
 def _loader(
     network: NetworkMaker | None, data: Any, background_data: Any, data_dir: Path | None, device: str
 ) -> Callable[[Path], LoadedRun]:
-    return lambda path: load_sequence(path, network, data, background_data, data_dir, device)
+    return lambda path: load_run(path, network, data, background_data, data_dir, device, sequence=True)
 
 
 class ShapcRunner:

@@ -24,12 +24,12 @@ SUFFICIENT, SUFFICIENT_CALIBRATED = 0.01, 0.02
 class Scores:
     """The statistics of a SHAPC audit."""
 
-    mean: Interval
-    var: Interval
+    matrices: dict[str, FloatArray]
     calibrated: Interval
     limit: Interval
     """The limit of the calibrated score as the budget grows: the score at twice the budget, scaled between floor and 1."""
-    matrices: dict[str, FloatArray]
+    mean: Interval
+    var: Interval
     sensitivity: dict[float, tuple[Interval, Interval]]
     outcomes: dict[str, Interval]
     doubling: Interval

@@ -41,7 +41,8 @@ def print_extras(extras: dict[str, Any], console: Console) -> None:
         search = "all orders were tried" if best.exhaustive else "found by swapping tasks, possibly not the best"
         console.print(
             f"Best order: {order} (mean final performance {best.performance:.3f}, {best.gain:+.3f} over the given order, "
-            f"95 % [{best.gain_low:+.3f}, {best.gain_high:+.3f}], better in {best.share:.0%} of draws; {search}; {UNTESTED_NOTE})",
+            f"95 % [{best.gain_low:+.3f}, {best.gain_high:+.3f}], better in {best.share:.0%} of draws; "
+            f"{search}; {UNTESTED_NOTE})",
             highlight=False,
             markup=False,
         )

@@ -10,22 +10,8 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
-from perdure.cli.options import (
-    AsJson,
-    DataDir,
-    Device,
-    Epochs,
-    LearningRate,
-    MethodOptions,
-    Momentum,
-    Optimizer,
-    PerClass,
-    TrainingBatchSize,
-    Width,
-    given,
-    parse_method_options,
-    print_json,
-)
+from perdure.cli import options as shared_options
+from perdure.cli.options import given, parse_method_options, print_json
 
 if TYPE_CHECKING:
     from perdure.audits.retraining.checkpoints import CheckpointResult
@@ -45,7 +31,7 @@ def retraining(
         list[str] | None,
         typer.Option("--method", help="An explainer (see perdure explain); repeatable. Default: expected_gradients."),
     ] = None,
-    option: MethodOptions = None,
+    option: shared_options.MethodOptions = None,
     folds: Annotated[
         int, typer.Option(help="Networks to train, each without one fold; 0: only the record's checkpoints.", min=0)
     ] = 5,
@@ -70,31 +56,31 @@ def retraining(
     benchmark: Annotated[
         str | None, typer.Option(help="Name of a benchmark, or a path to your data; default: split-digits.")
     ] = None,
-    per_class: PerClass = None,
+    per_class: shared_options.PerClass = None,
     network: Annotated[
         str | None,
         typer.Option(help="Name of a built-in network, or file.py:function (input shape, outputs) -> network."),
     ] = None,
-    width: Width = None,
-    epochs: Epochs = None,
-    batch_size: TrainingBatchSize = None,
-    lr: LearningRate = None,
-    optimizer: Optimizer = None,
-    momentum: Momentum = None,
+    epochs: shared_options.Epochs = None,
+    lr: shared_options.LearningRate = None,
+    optimizer: shared_options.Optimizer = None,
+    momentum: shared_options.Momentum = None,
+    batch_size: shared_options.TrainingBatchSize = None,
+    width: shared_options.Width = None,
     workers: Annotated[
         int | None, typer.Option(help="Folds trained at once; they share the cores. Default: one per core.", min=1)
     ] = None,
-    data_dir: DataDir = None,
-    device: Device = "cpu",
+    data_dir: shared_options.DataDir = None,
+    device: shared_options.Device = "cpu",
     figure: Annotated[Path | None, typer.Option(help="Save the scores by noise level as .png, .svg or .pdf.")] = None,
     out: Annotated[Path, typer.Option(help="Where networks and maps are stored and reused.")] = OUT,
-    as_json: AsJson = False,
+    as_json: shared_options.AsJson = False,
 ) -> None:
     """Train networks without one fold each and measure whether their explanations agree: MeGe, ReCo, weight randomization.
 
-    Held-out examples are explained by all networks. MeGe and ReCo are printed with their controls, without noise on the weights
-    and with it. With a RECORD, the pairs of its checkpoints are compared too, and the results are stored in it for perdure audit
-    and perdure report. Run the same command again to resume. The exit code is 1 if an explainer was refused.
+    Held-out examples are explained by all networks. MeGe and ReCo are printed with their controls, without noise on the
+    weights and with it. With a RECORD, the pairs of its checkpoints are compared too, and the results are stored in it for
+    perdure audit and perdure report. Run the same command again to resume. The exit code is 1 if an explainer was refused.
     """
     from perdure.audits import MapSettings, across_checkpoints, retrain, save_findings
     from perdure.cli.output.progress import PartProgress

@@ -24,13 +24,13 @@ TRAINING = Training(epochs=3, batch_size=64, lr=0.01, momentum=0.9, milestones=(
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the measurement."""
+    """Network and sizes of the measurement."""
 
+    network: str = "lenet"
+    training: Training = TRAINING
     images: int = 10
     cells: int = 4
     pictured: int = 6
-    training: Training = TRAINING
-    network: str = "lenet"
     seed: int = 0
 
 

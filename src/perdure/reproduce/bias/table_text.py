@@ -71,7 +71,7 @@ def _table(result: BiasResult, published: PublishedTable | None) -> list[str]:
     cell_text = "our bias ± half the 95 % interval over examples" + (" / the paper's" if published else "")
     lines += ["", f"Each cell: {cell_text}; the lowest of the ranked methods is bold."]
     if any(entry.layer is not None for entry in entries):
-        lines[-1] += " Grad-CAM is judged at a hidden layer, whose units are the players, and not ranked."
+        lines[-1] += " Grad-CAM is compared at a hidden layer, whose positions are the players, and is not ranked."
     return lines
 
 

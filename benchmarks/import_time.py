@@ -1,7 +1,7 @@
 """Time of `import perdure` and `perdure --help` against `import avalanche`, in fresh processes, interleaved.
 
-Avalanche is not a dependency: pip install avalanche-lib in the same environment to have it compared. Where it does not import
-(it needs torchvision), the time until its import fails is a lower bound of its time and is marked as such.
+Avalanche is not a dependency: install avalanche-lib in the same environment to include it. If its import fails (it needs
+torchvision), the time until the failure is a lower bound of its import time and is marked as such.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ COMMANDS = {
 
 
 def seconds(code: str) -> tuple[float, bool]:
-    """Return the wall time of a fresh interpreter that runs the code, and whether it ended well."""
+    """Return the wall time of a new interpreter that runs the code, and whether it succeeded."""
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     return time.perf_counter() - start, done.returncode == 0
@@ -27,15 +27,15 @@ def seconds(code: str) -> tuple[float, bool]:
 def main() -> None:
     """Interleave the commands and print the medians and ratios."""
     times: dict[str, list[float]] = {name: [] for name in COMMANDS}
-    fine = dict.fromkeys(COMMANDS, True)
+    succeeded = dict.fromkeys(COMMANDS, True)
     for _ in range(REPEATS):
         for name, code in COMMANDS.items():
-            took, ended_well = seconds(code)
-            times[name].append(took)
-            fine[name] &= ended_well
+            elapsed, success = seconds(code)
+            times[name].append(elapsed)
+            succeeded[name] &= success
     median = {name: sorted(values)[REPEATS // 2] for name, values in times.items()}
     for name, value in median.items():
-        print(f"{name:18} {value:6.2f} s{'' if fine[name] else '  (fails to import)'}")
+        print(f"{name:18} {value:6.2f} s{'' if succeeded[name] else '  (fails to import)'}")
     for ours in ("import perdure", "perdure --help"):
         for peer in ("import torch", "import avalanche"):
             print(f"{ours} / {peer}: {median[ours] / median[peer]:.3f}")

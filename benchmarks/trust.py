@@ -1,10 +1,10 @@
 """Time to a given error of M_bias: antithetic permutations against plain ones (castro), in one run.
 
-Both estimators sample the same LeNet's pixel Shapley values of the same images in turn, one thread, CPU time. M_bias of
-several explainers' maps, its norm corrected for noise, is computed from groups of permutations and compared with the bias
-from a far longer run; the root mean square is over images, groups and explainers. Both are unbiased and the squared error
-falls as one over the time (the slope is printed), so the ratio of times to equal error is the ratio of squared error times
-time. Intervals are over the groups (bootstrap).
+Both estimators sample the Shapley values of the pixels of the same images for the same LeNet, alternating, in CPU time of one
+thread. M_bias of the maps of several explainers, its norm corrected for noise, is computed from groups of permutations and
+compared with the bias from many more permutations; the root mean square is over images, groups and explainers. Both
+estimators are unbiased and the squared error is inversely proportional to the time (the slope is printed), so the ratio of
+times to equal error is the ratio of squared error times time. Intervals are over the groups (bootstrap).
 
     python benchmarks/trust.py [--images N] [--permutations N] [--truth N]
 """
@@ -24,47 +24,47 @@ from perdure.metrics.bias import SHARES, SIDES
 
 METHODS = ("grad", "gradient_x_input", "integrated_gradients", "lrp", "deepshap")
 ESTIMATORS = ("castro", "antithetic")
-BLOCK = 2  # permutations in one call: a pair, or two plain ones
-GROUPS = (8, 16, 32)  # permutations of one estimate of M_bias
-JUDGED = 16
+BLOCK = 2  # permutations per call: one antithetic pair, or two independent ones
+GROUPS = (8, 16, 32)  # permutations per estimate of M_bias
+REPORTED = 16
 RESAMPLES = 2000
 FloatArray = NDArray[np.float64]
 
 
 def sampled(game: explain.NetworkGame, permutations: int) -> tuple[dict[str, FloatArray], dict[str, float]]:
-    """Return block means (blocks, players) and CPU seconds of each estimator, called in turn."""
+    """Return block means (blocks, players) and CPU seconds of each estimator; the calls alternate."""
     blocks: dict[str, list[FloatArray]] = {name: [] for name in ESTIMATORS}
     seconds = dict.fromkeys(ESTIMATORS, 0.0)
     for seed in range(permutations // BLOCK):
         for name in ESTIMATORS if seed % 2 else ESTIMATORS[::-1]:
             start = time.process_time()
-            found = explain.shapley(game, game.players, BLOCK, name, seed)
+            result = explain.shapley(game, game.players, BLOCK, name, seed)
             seconds[name] += time.process_time() - start
-            blocks[name].append(found.values)
+            blocks[name].append(result.values)
     return {name: np.stack(rows) for name, rows in blocks.items()}, seconds
 
 
 def bias(maps: FloatArray, blocks: FloatArray) -> FloatArray:
-    """Return (methods, shares, sides): the corrected bias of one image's maps by the mean of some blocks."""
+    """Return (methods, shares, sides): the corrected bias of the maps of one image, from the mean of some blocks."""
     error = blocks.std(axis=0, ddof=1) / np.sqrt(len(blocks))
     return attribution_biases(maps[:, None], blocks.mean(axis=0)[None], stderr=error[None]).corrected
 
 
 def squared_errors(maps: FloatArray, blocks: FloatArray, true: FloatArray, permutations: int) -> FloatArray:
-    """Return (groups, shares, sides): the squared error of M_bias from so many permutations, the mean over explainers."""
+    """Return (groups, shares, sides): the squared error of M_bias at a number of permutations, mean over explainers."""
     size = permutations // BLOCK
     groups = [blocks[first : first + size] for first in range(0, len(blocks) - size + 1, size)]
     return np.stack([np.square(bias(maps, group) - true).mean(axis=0) for group in groups])
 
 
 def resampled_ratio(castro: Sequence[FloatArray], other: Sequence[FloatArray]) -> FloatArray:
-    """Return draws (resamples, shares, sides) of the ratio of mean squared errors, groups drawn within each image."""
+    """Return draws (resamples, shares, sides) of the ratio of mean squared errors; groups are resampled within each image."""
     rng = np.random.default_rng(0)
 
     def draws(errors: Sequence[FloatArray]) -> FloatArray:
-        means = [one[rng.integers(0, len(one), size=(RESAMPLES, len(one)))].mean(axis=1) for one in errors]
-        drawn: FloatArray = np.mean(means, axis=0)
-        return drawn
+        means = [image[rng.integers(0, len(image), size=(RESAMPLES, len(image)))].mean(axis=1) for image in errors]
+        resampled: FloatArray = np.mean(means, axis=0)
+        return resampled
 
     return draws(castro) / draws(other)
 
@@ -93,11 +93,12 @@ def main(count: int, permutations: int, truth: int) -> None:
         game = explain.fast_game(
             explain.NetworkGame(net, x[index], int(y[index]), players, background.mean(dim=0), index=index)
         )
-        blocks, own = sampled(game, permutations)
-        long = np.stack([explain.shapley(game, players.count, truth // 10, seed=10**6 + at).values for at in range(10)])
-        true = bias(maps[:, index], long)
+        blocks, image_seconds = sampled(game, permutations)
+        seeds = range(10**6, 10**6 + 10)
+        many = np.stack([explain.shapley(game, players.count, truth // 10, seed=seed).values for seed in seeds])
+        true = bias(maps[:, index], many)
         for name in ESTIMATORS:
-            seconds[name] += own[name]
+            seconds[name] += image_seconds[name]
             for size in GROUPS:
                 errors[name, size].append(squared_errors(maps[:, index], blocks[name], true, size))
         print(f"image {index + 1} of {count}", flush=True)
@@ -106,27 +107,29 @@ def main(count: int, permutations: int, truth: int) -> None:
 
 def report(errors: dict[tuple[str, int], list[FloatArray]], seconds: dict[str, float]) -> None:
     """Print the ratio of times to equal error at every share and side."""
-    mean = {key: np.mean([one.mean(axis=0) for one in several], axis=0) for key, several in errors.items()}
+    mean = {key: np.mean([image.mean(axis=0) for image in images], axis=0) for key, images in errors.items()}
     time_ratio = seconds["castro"] / seconds["antithetic"]
     print(f"CPU time of a permutation, castro / antithetic: {time_ratio:.3f}")
     for name in ESTIMATORS:
         curve = np.log([mean[name, size] for size in GROUPS]).reshape(len(GROUPS), -1).mean(axis=1) / 2
-        print(f"{name}: error falls as permutations to the power {np.polyfit(np.log(GROUPS), curve, 1)[0]:.2f}")
+        print(
+            f"{name}: the error falls with the permutations to the power {np.polyfit(np.log(GROUPS), curve, 1)[0]:.2f}"
+        )
     ratio = {size: time_ratio * mean["castro", size] / mean["antithetic", size] for size in GROUPS}
-    draws = time_ratio * resampled_ratio(errors["castro", JUDGED], errors["antithetic", JUDGED])
+    draws = time_ratio * resampled_ratio(errors["castro", REPORTED], errors["antithetic", REPORTED])
     low, high = np.quantile(draws, [0.025, 0.975], axis=0)
-    print(f"Ratio of times to equal error, antithetic over castro, at {JUDGED} permutations [95 %], and at {GROUPS}")
-    for at, share in enumerate(SHARES):
+    print(f"Ratio of times to equal error, antithetic over castro, at {REPORTED} permutations [95 %], and at {GROUPS}")
+    for row, share in enumerate(SHARES):
         for side, name in enumerate(SIDES):
-            others = " ".join(f"{ratio[size][at, side]:.2f}" for size in GROUPS)
-            cell = f"{ratio[JUDGED][at, side]:.2f} [{low[at, side]:.2f}, {high[at, side]:.2f}]"
-            print(f"{name:>7} {share:4.0%}  {cell}  ({others})", flush=True)
+            by_size = " ".join(f"{ratio[size][row, side]:.2f}" for size in GROUPS)
+            cell = f"{ratio[REPORTED][row, side]:.2f} [{low[row, side]:.2f}, {high[row, side]:.2f}]"
+            print(f"{name:>7} {share:4.0%}  {cell}  ({by_size})", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=3)
-    parser.add_argument("--permutations", type=int, default=160, help="of each estimator and image")
-    parser.add_argument("--truth", type=int, default=400, help="antithetic permutations of the true bias, an image")
-    given = parser.parse_args()
-    main(given.images, given.permutations, given.truth)
+    parser.add_argument("--permutations", type=int, default=160, help="permutations per estimator and image")
+    parser.add_argument("--truth", type=int, default=400, help="antithetic permutations per image for the true bias")
+    arguments = parser.parse_args()
+    main(arguments.images, arguments.permutations, arguments.truth)

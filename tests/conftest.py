@@ -1,4 +1,4 @@
-"""Shared by all tests: where the optional shared data lie, and the command line as a function."""
+"""Fixtures of all tests: the folder of real data, and the command line as a function."""
 
 import sys
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
-settings.register_profile("shared machine", deadline=None)  # an example's time says nothing where others compute too
+# Without a deadline: on a shared machine the time of one example varies.
+settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -17,15 +18,15 @@ SHARED = Path(__file__).parents[2] / "shared"
 
 @pytest.fixture
 def shared_data() -> Path:
-    """The folder of real data beside the project, or a skip that says so."""
+    """Return the folder of real data next to the project; skip the test if there is none."""
     if not (SHARED / "data").is_dir():
-        pytest.skip("the shared data folder is not beside the project")
+        pytest.skip("the folder of shared data is not next to the project")
     return SHARED / "data"
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a command printed."""
+class Output:
+    """The output of a command."""
 
     stdout: str
     stderr: str
@@ -33,19 +34,22 @@ class Done:
 
 @pytest.fixture
 def perdure(tmp_path, monkeypatch, capsys):
-    """Run the command line in an empty folder and check its exit code; in this process, because imports are slow."""
+    """Return a function that runs a command in an empty folder and checks its exit code.
+
+    The command runs in this process, because imports are slow.
+    """
     from perdure.cli import main
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
 
-    def run(*arguments: object, code: int = 0) -> Done:
+    def run(*arguments: object, code: int = 0) -> Output:
         capsys.readouterr()
         monkeypatch.setattr(sys, "argv", ["perdure", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             main()
         printed = capsys.readouterr()
         assert (stop.value.code or 0) == code, printed.err + printed.out
-        return Done(printed.out, printed.err)
+        return Output(printed.out, printed.err)
 
     return run

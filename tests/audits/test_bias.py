@@ -268,7 +268,7 @@ def record(tmp_path_factory):
 
 
 SETTINGS = BiasSettings(methods=["grad", "deepshap"], permutations=20)
-SELECTION = {"background": 10, "examples": 6}
+SELECTION: dict[str, Any] = {"background": 10, "examples": 6}
 
 
 def test_a_record_stores_results_and_shapley_values(record, monkeypatch):
@@ -329,6 +329,7 @@ def test_bias_of_a_user_network_equals_the_comparison_of_the_selected_examples(t
 
 def test_shapc_uses_the_least_biased_explainer_and_reports_the_evidence(record):
     verdict = record_bias(record, settings=SETTINGS, **SELECTION).verdict
+    assert verdict is not None
     settings = ShapcSettings(method="least-biased", samples=10, background=10)
     (result,) = audit(record, shapc=settings, examples=4).shapc
     assert result.settings["method"] == verdict.least

@@ -270,12 +270,15 @@ def register_explainers(monkeypatch) -> None:
     def user_noise(request: explain.Request) -> torch.Tensor:
         """Noise of the seed around the input."""
         generator = torch.Generator().manual_seed(request.seed)
-        return request.x + torch.randn(request.x.shape, generator=generator) / request.samples**0.5
+        noise = torch.randn(request.x.shape, generator=generator)
+        maps: torch.Tensor = request.x + noise / request.samples**0.5
+        return maps
 
     @explain.explainer("user_input", needs=explain.Outputs(), stochastic=False)
     def user_input(request: explain.Request, power: float = 1.0) -> torch.Tensor:
         """The input itself."""
-        return request.x.abs() ** power + request.samples
+        maps: torch.Tensor = request.x.abs() ** power + request.samples
+        return maps
 
 
 def stored_halves(result: ShapcResult) -> list[torch.Tensor]:

@@ -11,7 +11,7 @@ from torch import nn
 from perdure import Recorder, learners, tasks
 from perdure.base.errors import InputError
 from perdure.record import Record
-from perdure.runs import BenchmarkData, UserData, load_run, load_sequence
+from perdure.runs import BenchmarkData, UserData, load_run
 from perdure.runs.loaded_run import describe_score
 from tests.helpers.checkpoints import DATA, Net, examples, folder, net
 
@@ -61,7 +61,7 @@ def test_a_record_is_loaded_with_its_networks_and_data(record, benchmark):
 
 def test_a_folder_of_checkpoints_is_loaded_in_the_order_of_names(tmp_path):
     path = folder(tmp_path / "mine", net(0), net(1))
-    run = load_sequence(path, Net, DATA)
+    run = load_run(path, Net, DATA, sequence=True)
     assert (run.learner, run.benchmark, run.seed, run.tasks) == ("mine", "own", None, ("1", "2"))
     for step in (0, 1):
         assert equal_weights(run.network(step), net(step))
@@ -71,7 +71,7 @@ def test_a_folder_of_checkpoints_is_loaded_in_the_order_of_names(tmp_path):
     assert run.candidates(1, 0) is None
     assert torch.equal(run.data.inputs(1, np.array([5])), torch.from_numpy(DATA[1][0][[5]]))
     swapped = folder(tmp_path / "swapped", net(1), net(0))
-    assert load_sequence(swapped, Net, DATA).digests == run.digests[::-1]
+    assert load_run(swapped, Net, DATA, sequence=True).digests == run.digests[::-1]
 
 
 def test_the_fingerprint_of_user_data_depends_on_inputs_labels_and_background():
@@ -94,7 +94,7 @@ def test_user_data_and_network_replace_those_of_a_record(tmp_path):
     recorder = Recorder(tmp_path / "mine", tasks=2)
     for seed in range(2):
         recorder.after_task(net(seed), accuracy=[0.9, 0.5])
-    run = load_sequence(tmp_path / "mine", Net, DATA)
+    run = load_run(tmp_path / "mine", Net, DATA, sequence=True)
     assert equal_weights(run.network(1), net(1))
     with pytest.raises(InputError, match="does not say where its data came from; pass network= and data="):
         load_run(tmp_path / "mine")
@@ -129,7 +129,7 @@ def test_a_missing_checkpoint_is_refused(tmp_path):
     with pytest.raises(InputError, match="no checkpoint was saved after step 2; there are 1, 3"):
         run.checked_step(1)
     with pytest.raises(InputError, match="no checkpoint was saved after step 2; every step needs one"):
-        load_sequence(tmp_path / "mine", Net, data)
+        load_run(tmp_path / "mine", Net, data, sequence=True)
     without = replace(run, checkpoints={})
     with pytest.raises(InputError, match="no checkpoint was saved, so there is no network to examine"):
         without.last_step()
@@ -143,25 +143,25 @@ def test_a_joint_record_has_no_sequence(tmp_path, benchmark):
     assert joint.trains_all
     assert joint.seen_tasks(joint.last_step()) == [0, 1]
     with pytest.raises(InputError, match="joint learns all tasks at once; there is no sequence to compare"):
-        load_sequence(path)
+        load_run(path, sequence=True)
 
 
 def test_a_run_of_one_task_has_no_sequence(tmp_path):
     path = folder(tmp_path / "mine", net(0))
     assert load_run(path, Net, DATA[:1]).last_step() == 0
     with pytest.raises(InputError, match="only one task is trained"):
-        load_sequence(path, Net, DATA[:1])
+        load_run(path, Net, DATA[:1], sequence=True)
 
 
 def test_data_that_do_not_fit_the_network_are_refused(tmp_path):
     path = folder(tmp_path / "mine", net(0), net(1))
     x, y = DATA[1]
     with pytest.raises(InputError, match="task 2 has an example of class 12, but the network has outputs 0 to 3"):
-        load_sequence(path, Net, [DATA[0], (x, y + 9)])
+        load_run(path, Net, [DATA[0], (x, y + 9)], sequence=True)
     with pytest.raises(InputError, match="does not fit the network"):
-        load_sequence(path, lambda: Net(hidden=5), DATA)
+        load_run(path, lambda: Net(hidden=5), DATA, sequence=True)
     with pytest.raises(InputError, match=r"expected a function that returns a torch\.nn\.Module, got a dict"):
-        load_sequence(path, dict, DATA)
+        load_run(path, dict, DATA, sequence=True)  # type: ignore[arg-type]
 
 
 def test_changed_data_of_a_record_are_refused(record, tmp_path):

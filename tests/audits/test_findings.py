@@ -145,7 +145,7 @@ def test_the_tables_contain_every_score(audit, tmp_path):
     assert (trends[0]["score"], float(trends[0]["rank correlation"]), float(trends[0]["p"])) == ("MeGe", -0.9, 0.001)
     bias = rows("trust-bias")
     assert float(bias[1]["above the least biased"]) == findings.bias.verdict.rivals[0].difference
-    assert bias[2]["judged at"] == "layer conv, not ranked"
+    assert bias[2]["measured at"] == "layer conv, not ranked"
     assert len(rows("trust-bias-shares")) == 5 * len(findings.bias.shares) * 2
     compared = rows("trust-checkpoints")[0]
     assert (

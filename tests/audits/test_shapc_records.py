@@ -169,7 +169,7 @@ def test_records_without_checkpoints_or_data_are_refused(tmp_path, runs):
     recorder = perdure.Recorder(tmp_path / "own", tasks=2)
     for number in range(2):
         recorder.after_task(net(number), accuracy=[0.9, 0.5])
-    with pytest.raises(InputError, match="does not say where its data came from"):
+    with pytest.raises(InputError, match="does not name its data"):
         audit_shapc(tmp_path / "own")
     with pytest.raises(InputError, match="no such directory"):
         audit_shapc(tmp_path / "nowhere")

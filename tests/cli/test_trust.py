@@ -53,7 +53,7 @@ def test_a_printed_result_is_sorted_by_bias_with_the_controls_last():
 def test_a_network_that_ignores_its_inputs_is_refused():
     constant = nn.Sequential(nn.Flatten(), nn.Linear(36, 4))
     nn.init.zeros_(constant[1].weight)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"every Shapley value is 0\. Are the network's weights loaded"):
+    with pytest.raises(InputError, match=r"every Shapley value is 0\. Check that the weights are loaded"):
         measure_bias(constant, X, 1, background=BACKGROUND, settings=QUICK)
 
 
@@ -184,7 +184,7 @@ def own(tmp_path):
         (("--data", "own.py:broken"), f"own.py:broken failed in line {LAST} (ZeroDivisionError: division by zero)"),
         (("--data", "own.py"), "own.py: no function is named; expected file.py:function"),
         (("--data", "half.npz"), "--data half.npz: expected arrays x and y, got x"),
-        (("--data", "none.npz"), "--data none.npz: it cannot be read as arrays"),
+        (("--data", "none.npz"), "--data none.npz: cannot be read as arrays"),
         (("--data", "own.py:data", "--weights", "none.pt"), "none.pt: no such file"),
         (
             ("--data", "own.py:data", "--weights", "whole.pt"),
@@ -225,9 +225,9 @@ def test_arrays_in_a_file_give_the_same_result_as_a_function(perdure):
     command = (*COMMAND, "--weights", "three.pt", "--outputs", 3, "--method", "grad", "--data")
     from_file, from_function = (perdure(*command, source).stdout for source in ("own.npz", "own.py:data"))
     assert from_file.replace("own.npz", "own.py:data") == from_function
-    assert "masked inputs take the mean of the background" in from_file
-    assert "Explained is the true class, which the network predicts for" in from_file
-    assert "masked inputs take zero" in perdure(*command, "own.npz", "--baseline", "zero").stdout
+    assert "masked inputs are replaced by the mean of the background" in from_file
+    assert "The true class is explained; the network predicts it for" in from_file
+    assert "masked inputs are replaced by zero" in perdure(*command, "own.npz", "--baseline", "zero").stdout
 
 
 @pytest.mark.usefixtures("own")

@@ -96,7 +96,7 @@ def test_user_data_and_network_replace_those_of_a_record(tmp_path):
         recorder.after_task(net(seed), accuracy=[0.9, 0.5])
     run = load_run(tmp_path / "mine", Net, DATA, sequence=True)
     assert equal_weights(run.network(1), net(1))
-    with pytest.raises(InputError, match="does not say where its data came from; pass network= and data="):
+    with pytest.raises(InputError, match="does not name its data; pass network= and data="):
         load_run(tmp_path / "mine")
 
 
@@ -173,7 +173,7 @@ def test_changed_data_of_a_record_are_refused(record, tmp_path):
         (changed / name).write_bytes((record.path / name).read_bytes())
     (changed / "record.json").write_text(json.dumps(manifest))
     assert Record.open(changed).complete
-    with pytest.raises(InputError, match="the data of split-digits differ from those the record was made with"):
+    with pytest.raises(InputError, match="the data of split-digits differ from the data that the run was trained on"):
         load_run(changed)
 
 

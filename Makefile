@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine: make demo, make test.
+# On a fresh machine, `make demo` and `make test` also install everything they need.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -116,7 +116,7 @@ def test_a_broken_package_is_a_warning_and_does_not_stop_the_others(entry_points
         assert registry.names() == names
 
 
-def test_a_package_that_takes_a_name_of_ours_is_a_warning(entry_points):
+def test_a_package_with_a_built_in_name_gives_a_warning(entry_points):
     registry = shapes()
     entry_points.append(EntryPoint("theirs", lambda: registry.add("square", 5)))
     with pytest.warns(UserWarning, match="shape 'theirs' could not be loaded: shape 'square' is registered twice"):

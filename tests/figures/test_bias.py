@@ -12,7 +12,7 @@ from perdure.metrics.bias import SHARES, SIDES
 
 
 def synthetic_result(players=40, samples=6):
-    """Return the bias of three synthetic explainers, one of them judged at a hidden layer, and both controls."""
+    """Return the bias of three synthetic explainers, one of them measured at a hidden layer, and both controls."""
     rng = np.random.default_rng(0)
     true = rng.normal(size=(samples, players))
     maps = {"grad": rng.normal(size=true.shape), "lrp": true + rng.normal(size=true.shape), "gradcam": true**2}

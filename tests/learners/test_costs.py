@@ -178,9 +178,9 @@ def test_joint_stops_early_by_the_accuracy_on_all_tasks(tmp_path, monkeypatch):
         ("co2l", {"head_epochs": 0}, "'head_epochs': expected a number above 0"),
         ("xder", {"gamma": 1.5}, "'gamma': expected a number of at most 1, got 1.5"),
         ("xder", {"views": 1}, "'views': expected a number of at least 2"),
-        ("rehearsal", {"buffer": "many"}, "rehearsal: setting 'buffer': expected a whole number, got 'many'"),
-        ("rehearsal", {"buffer": 50.7}, "setting 'buffer': expected a whole number, got 50.7"),
-        ("rehearsal", {"buffer": float("inf")}, "setting 'buffer': expected a whole number, got inf"),
+        ("rehearsal", {"buffer": "many"}, "rehearsal: setting 'buffer': expected an integer, got 'many'"),
+        ("rehearsal", {"buffer": 50.7}, "setting 'buffer': expected an integer, got 50.7"),
+        ("rehearsal", {"buffer": float("inf")}, "setting 'buffer': expected an integer, got inf"),
     ],
 )
 def test_invalid_settings_are_refused_before_anything_is_written(tmp_path, name, settings, message):

@@ -136,7 +136,7 @@ def test_run_study_makes_the_table_of_learners(tmp_path):
     assert len(naive) == 2
 
 
-def test_table_beside_the_paper_counts_reversed_pairs(tmp_path):
+def test_comparison_with_the_paper_counts_reversed_pairs(tmp_path):
     names = ("naive", "joint", "lwf", "icarl", "der++")
     small = replace(
         memory_learners.STUDIES["memory-small-conv"],

@@ -300,7 +300,7 @@ def test_invalid_input_is_rejected(call: Any, message: str) -> None:
         call()
 
 
-def test_constant_performance_is_normalised_to_one() -> None:
+def test_constant_performance_is_normalized_to_one() -> None:
     run = lifelong.normalised(table_run((0.5,), (0.5,), curriculum=(0,)))
     assert [block.performance.tolist() for block in run.blocks] == [[1.0], [], [1.0]]
 

@@ -39,7 +39,7 @@ tables = st.integers(1, 4).flatmap(
 
 
 @given(tables, st.floats(0.5, 20), st.floats(-5, 5))
-def test_units_of_performance_do_not_matter_after_normalisation(
+def test_units_of_performance_do_not_matter_after_normalization(
     case: tuple[NDArray[np.float64], tuple[int, ...]], scale: float, shift: float
 ) -> None:
     table, curriculum = np.round(case[0], 3), case[1]

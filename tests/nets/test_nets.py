@@ -193,9 +193,9 @@ def test_numpy_integers_are_accepted() -> None:
         ("conv-1d", {"input_shape": (1, 8, 8)}, r"expected \(channels, length\)"),
         ("conv-1d", {"input_shape": (3, 7)}, "7 are too small, expected at least 8"),
         ("mlp400", {"input_shape": ()}, "expected any shape"),
-        ("mlp400", {"input_shape": (0,)}, "input_shape: expected a positive whole number, got 0"),
-        ("mlp400", {"outputs": 2.5}, "outputs: expected a positive whole number, got 2.5"),
-        ("mlp400", {"width": -1}, "width: expected a positive whole number, got -1"),
+        ("mlp400", {"input_shape": (0,)}, "input_shape: expected a positive integer, got 0"),
+        ("mlp400", {"outputs": 2.5}, "outputs: expected a positive integer, got 2.5"),
+        ("mlp400", {"width": -1}, "width: expected a positive integer, got -1"),
         (
             "vgg16",
             {"input_shape": (1, 28, 28)},

@@ -244,7 +244,7 @@ def test_the_bias_of_each_run_is_drawn_and_described(page, audit):
     assert chart.locator(".panels svg").count() == len(bias.sides)
     top = chart.locator(".panels svg").first
     assert f"expected_gradients {bias.explainers[0].cells[0][0].mean:.4f}" in top.get_attribute("aria-label")
-    assert top.locator(".series").count() == 4  # Grad-CAM was judged at a layer and does not compare
+    assert top.locator(".series").count() == 4  # Grad-CAM was measured at a layer and is not comparable
     assert "Not drawn: gradcam" in chart.locator(".note").inner_text()
     assert top.locator(".series[data-slot=random] .control").count() >= len(bias.shares)
     assert top.locator(".rule.control").count() == 1  # the noise floor

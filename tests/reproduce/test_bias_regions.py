@@ -98,7 +98,7 @@ def test_share_inside_and_its_correction_for_noise():
         bias_metrics.share_inside(values, inside, np.ones((3, 1, 3)))
 
 
-def test_region_distributions_know_a_gaussian_and_equal_spread():
+def test_region_distributions_detect_a_gaussian_and_equal_spread():
     rng = np.random.default_rng(1)
     good = bias_metrics.region_distributions(rng.normal(size=(3, 80, 25)))
     assert good.variance == pytest.approx(1, rel=0.1)

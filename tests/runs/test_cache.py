@@ -66,7 +66,9 @@ def test_the_kind_is_part_of_the_key(tmp_path):
 def test_a_changed_key_file_is_refused(tmp_path):
     file = Cache(tmp_path).entry("maps", KEY).file("key.json")
     file.write_text(json.dumps({"kind": "maps", **KEY, "samples": 41}))
-    with pytest.raises(InputError, match=r"key\.json: the stored key differs from the key of this entry; delete the folder"):
+    with pytest.raises(
+        InputError, match=r"key\.json: the stored key differs from the key of this entry; delete the folder"
+    ):
         Cache(tmp_path).entry("maps", KEY)
     file.write_text("nonsense")
     with pytest.raises(InputError, match=r"key\.json, line 1: not JSON"):

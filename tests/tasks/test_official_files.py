@@ -206,7 +206,7 @@ def test_official_cifar10_agrees_pixel_for_pixel_with_an_independent_copy() -> N
 
 
 @needs_cifar
-def test_the_normalisation_of_cifar10_is_that_of_its_training_images() -> None:
+def test_the_normalization_of_cifar10_is_that_of_its_training_images() -> None:
     benchmark = tasks.load("split-cifar10", data_dir=CACHE)
     mean, std = moments_by_histogram(benchmark)
     assert benchmark.mean == pytest.approx(mean, abs=5e-5)

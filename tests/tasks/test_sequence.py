@@ -42,7 +42,7 @@ def test_split_digits_holds_every_digit_once_with_its_label() -> None:
     assert benchmark.curriculum == (0, 1, 2, 3, 4)
 
 
-def test_a_quarter_of_every_digit_is_test_data_whatever_the_seed() -> None:
+def test_a_quarter_of_every_digit_is_test_data_for_every_seed() -> None:
     first, second = tasks.load("split-digits", seed=0), tasks.load("split-digits", seed=7)
     assert images_of(first, "test") == images_of(second, "test")
     for task in first.tasks:

@@ -191,7 +191,7 @@ def test_images_of_several_sizes_become_squares_of_64(tmp_path: Path) -> None:
     assert np.array_equal(benchmark.tasks[0].train.x[1], np.asarray(tall)[9:73].transpose(2, 0, 1))
 
 
-def test_unusable_folders_are_told_in_one_line(tmp_path: Path) -> None:
+def test_unusable_folders_give_a_message_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty" / "a" / "b").mkdir(parents=True)
     (tmp_path / "empty" / "a" / "b" / "wnids.txt").write_text("too deep to be Tiny ImageNet")
     assert "no images in train/<class>/" in error_for(tmp_path / "empty")
@@ -268,7 +268,7 @@ def test_without_a_header_the_last_column_is_the_label_and_numbers_sort_as_numbe
 
 
 @needs_data
-def test_the_adult_table_is_read_whole() -> None:
+def test_the_adult_table_is_read_completely() -> None:
     benchmark = tasks.load(str(DATA / "tabular" / "adult.data"))
     task = benchmark.tasks[0]
     assert len(task.train) + len(task.test) == 32561

@@ -54,14 +54,14 @@ def audit(
 
     Parameters
     ----------
-    paths : records, or folders with records below
+    paths : records, or folders that contain records
     network, data : a function that returns the network, and (inputs, labels) of each task; needed for SHAPC if the records do
         not name their own. Passing them computes SHAPC.
     shapc : compare the reasons of the checkpoints, with default settings or with `ShapcSettings`
     clamp : fit CLAMP to the accuracy curves (seconds; minutes with many tasks)
-    examples, precision, keep_maps : of SHAPC, see `audit_shapc`
+    examples, precision, keep_maps : settings of SHAPC, see `audit_shapc`
     retrain_reference : also compare runs of different seeds; a single run is trained again on its first task
-    weights, renormalise, count_teachers : of the CL_score, see `audit_runs`
+    weights, renormalise, count_teachers : settings of the CL_score, see `audit_runs`
     data_dir, device : where data files are, and where networks run
     progress : called with each run that is explained; returns its progress callback
 
@@ -159,7 +159,7 @@ def measure_run(run: Measurements, count_teachers: bool = False) -> dict[str, fl
 
 
 def with_trust(audit: Audit) -> Audit:
-    """Return an audit with the findings of `perdure trust` in its records; of a missing record, known findings are kept."""
+    """Return an audit with the findings of `perdure trust` in its records; findings of deleted records are kept."""
     seeds = {run.run: run.seed for run in audit.provenance}
     known = {findings.run: findings for findings in audit.trust}
     trust = []
@@ -240,14 +240,14 @@ def _audit_learner(
         if run.curriculum != first.curriculum or run.table.shape != first.table.shape:
             raise InputError(
                 f"{run.run}: its steps or curriculum differ from those of {first.run}, so the runs of {run.learner} cannot "
-                "be averaged; name them apart"
+                "be averaged; give them different names"
             )
         for name in sorted({*run.conditions, *first.conditions}):
             here, there = run.conditions.get(name), first.conditions.get(name)
             if here != there:
                 raise InputError(
                     f"{run.run}: its {name} is {here!r}, that of {first.run} {there!r}; runs under different settings are not "
-                    "averaged: audit them apart"
+                    "averaged: audit them separately"
                 )
     per_run = [measure_run(run, count_teachers) for run in runs]
     criteria = [{name: values[name] for name in CRITERIA} for values in per_run]
@@ -276,7 +276,7 @@ def _audit_learner(
 
 
 def _progress(runs: Sequence[Measurements]) -> dict[str, tuple[Interval, ...]]:
-    """Average accuracy and forgetting as they stood after each step."""
+    """Return average accuracy and forgetting after each step."""
     measured: dict[str, Callable[..., float]] = {
         "average_accuracy": metrics.average_accuracy,
         "forgetting": metrics.average_forgetting,
@@ -295,13 +295,13 @@ def _progress(runs: Sequence[Measurements]) -> dict[str, tuple[Interval, ...]]:
 
 
 def _cl_stability(criteria: Sequence[Mapping[str, float]], vector: Weights, renormalise: bool) -> Interval:
-    """CL_stability is one number of all runs together, so it has no interval of its own."""
+    """Return CL_stability. It is one number for all runs, so it has no interval."""
     value = metrics.cl_stability(criteria, vector, renormalise)
     return Interval(value, math.nan, math.nan, len(criteria), "none", metrics.reason(value))
 
 
 def _comparable(learners: Sequence[LearnerAudit]) -> dict[str, dict[str, float]]:
-    """Return the criteria of the learners if they were all met on one benchmark; those of different ones do not compare."""
+    """Return the criteria of the learners if all were measured on one benchmark; otherwise they are not comparable."""
     if len({entry.benchmark for entry in learners}) != 1:
         return {}
     return {entry.learner: {name: entry.measures[name].mean for name in CRITERIA} for entry in learners}

@@ -36,9 +36,9 @@ class FittedCurves:
 class LatentProperties:
     """The result of a CLAMP fit. Keys are efficiency, retention, translation (per algorithm), transfer and difficulty.
 
-    Efficiency and translation are relative to the mean efficiency. ``transfer[i, j]`` is the effect of training task i on task
-    j, relative to the effect of training j itself. ``intervals`` have a last axis (low, high). ``supported`` tells which values
-    the data alone determine. ``notes`` describes the quality of the fit in sentences.
+    Efficiency and translation are relative to the mean efficiency. ``transfer[i, j]`` is the effect of training task i on
+    task j, relative to the effect of training j itself. ``intervals`` have a last axis (low, high). ``supported`` states
+    which values the data alone determine. ``notes`` describes the quality of the fit in sentences.
     """
 
     benchmark: str

@@ -41,7 +41,7 @@ _TRAINING = (
 _WITHOUT_OPTION = (
     "decay",
     "tuning_trials",
-)  # the command never changes the first; the second led to settings that are passed explicitly
+)  # perdure run has no option for decay, and the tuned settings are passed explicitly
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Audit:
     """The results of all learners of some records.
 
     ``first_places`` is the share of all weightings under which each learner has the highest CL_score. ``correlation`` is the
-    rank correlation of the criteria over learners (three or more). ``partial_scores`` tells whether scores cover only the
+    rank correlation of the criteria over learners (three or more). ``partial_scores`` states whether scores cover only the
     known criteria.
     """
 
@@ -257,7 +257,7 @@ def provenance_of(record: Record) -> RunProvenance:
 def repeat_command(manifest: Manifest) -> str | None:
     """Return the ``perdure run`` command that repeats the record, with every setting passed explicitly.
 
-    The command counts seeds from 0, so it also makes the runs with smaller seeds.
+    The command counts seeds from 0, so it also trains the runs with smaller seeds.
     """
     data = manifest.provenance
     if "source" not in data or manifest.seed is None or not manifest.settings:
@@ -267,14 +267,14 @@ def repeat_command(manifest: Manifest) -> str | None:
     command += _data_options(data)
     command += _network_options(manifest.network)
     command += [word for name in _TRAINING for word in _option(name, manifest.settings.get(name))]
-    own = [name for name in manifest.settings if name not in (*_TRAINING, *_WITHOUT_OPTION)]
-    command += [word for name in own for word in ("--set", f"{name}={manifest.settings[name]}")]
+    learner_settings = [name for name in manifest.settings if name not in (*_TRAINING, *_WITHOUT_OPTION)]
+    command += [word for name in learner_settings for word in ("--set", f"{name}={manifest.settings[name]}")]
     command += [word for name in ("device", "threads") for word in _option(name, manifest.hardware.get(name))]
     return shlex.join(command)
 
 
 def _data_options(data: Mapping[str, Any]) -> list[str]:
-    """Return the options of the data; a class order is the last of those that the command makes."""
+    """Return the options of the data. ``--orders N`` makes N class orders; the recorded one is the last."""
     visits = [task + 1 for task in data.get("curriculum", [])]
     plain = visits == list(range(1, len(visits) + 1))
     options = {

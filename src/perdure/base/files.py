@@ -1,4 +1,4 @@
-"""Atomic writing of files, reading of CSV and JSON with errors that name the place, and locks on folders."""
+"""Atomic writing of files, reading of CSV and JSON with errors that name row and column, and locks on folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DECIMAL_COMMA = re.compile(r"^(-?\d*),(\d+)$")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that readers, also after a crash, see either the old or the complete new content."""
+    """Write a file so that readers see either the old or the complete new content, even after a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
     partial = Path(name)

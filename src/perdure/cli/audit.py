@@ -53,7 +53,9 @@ def audit(
     option: MethodOptions = None,
     samples: Annotated[
         int,
-        typer.Option(help="Random draws per map, both halves together.", min=1, rich_help_panel=_PANEL),
+        typer.Option(
+            help="Random draws per map; two halves of them measure sampling noise.", min=1, rich_help_panel=_PANEL
+        ),
     ] = 200,
     examples: Annotated[
         int | None,
@@ -63,9 +65,11 @@ def audit(
     ] = None,
     precision: Annotated[
         float | None,
-        typer.Option(help="Stop when the interval of SHAPC-Mean is within this of the mean.", rich_help_panel=_PANEL),
+        typer.Option(
+            help="Explain examples until the 95 % interval of SHAPC-Mean is within ± this.", rich_help_panel=_PANEL
+        ),
     ] = None,
-    top: Annotated[float, typer.Option(help="Share of important values.", rich_help_panel=_PANEL)] = 0.3,
+    top: Annotated[float, typer.Option(help="Share of values that count as important.", rich_help_panel=_PANEL)] = 0.3,
     target: Annotated[str, typer.Option(help="Explained class: label or predicted.", rich_help_panel=_PANEL)] = "label",
     score: Annotated[
         str,
@@ -77,7 +81,7 @@ def audit(
     head: Annotated[
         str,
         typer.Option(
-            help="own, or first: the head of the step that trained the task, to isolate changes of the encoder.",
+            help="Output layer: own, or first (of the step that trained the task, to isolate changes of the encoder).",
             rich_help_panel=_PANEL,
         ),
     ] = "own",
@@ -85,7 +89,7 @@ def audit(
         int, typer.Option(help="Background examples, from the task's training data.", min=1, rich_help_panel=_PANEL)
     ] = 100,
     variant: Annotated[
-        str, typer.Option(help="paper, or authors (as in their code).", rich_help_panel=_PANEL)
+        str, typer.Option(help="Definition of SHAPC: paper, or authors (their code).", rich_help_panel=_PANEL)
     ] = "paper",
     layer: Annotated[str | None, typer.Option(help="Layer of Grad-CAM.", rich_help_panel=_PANEL)] = None,
     seed: Annotated[
@@ -98,7 +102,7 @@ def audit(
         bool,
         typer.Option(
             "--retrain-reference",
-            help="Also compare two seeds; a single record is trained again on its first task.",
+            help="Also compare networks of two seeds; a single record is trained again on its first task.",
             rich_help_panel=_PANEL,
         ),
     ] = False,
@@ -114,10 +118,10 @@ def audit(
     device: Device = "cpu",
     batch_size: BatchSize = None,
 ) -> None:
-    """Audit records: what the learners learn, keep and cost, and with --shapc whether they keep their reasons.
+    """Audit records: what the learners learn, keep and cost, and with --shapc whether their reasons change.
 
     Writes audit.json and prints a table. Runs of one learner on one benchmark are averaged. The exit code is 1 if a record is
-    unfinished. With --shapc, --network and --data, your own folder of checkpoints can be audited too.
+    unfinished. With --shapc, --network and --data, PATH can be your own folder of checkpoints.
     """
     from perdure.audits import FILE, ShapcSettings
     from perdure.audits import audit as audit_records
@@ -178,7 +182,7 @@ def audit(
             print_shapc(result, Console())
     unfinished = [path for path in find_records(paths) if not Record.open(path).complete]
     for path in unfinished:
-        typer.echo(f"{path}: unfinished. Run the command or loop that makes it again to resume", err=True)
+        typer.echo(f"{path}: unfinished. Run the command or training loop that writes it again to resume", err=True)
     if unfinished:
         raise typer.Exit(1)
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 LEARNERS = ("naive", "ewc", "rehearsal", "cumulative")
 SHAPC_EXAMPLES = 8
-"""Small budgets that fit into a minute; the report says whether they are sufficient."""
+"""Few examples, so that the demo takes about a minute; the report says whether the samples are sufficient."""
 BIAS: dict[str, Any] = {"examples": 20, "background": 50}
 PERMUTATIONS = 60
 RETRAINING: dict[str, Any] = {"methods": ("expected_gradients", "grad"), "examples": 12, "noise": (0.05, 0.1, 0.3)}
 PER_CLASS = 25
-"""So few training examples that the networks make errors: ReCo needs examples that only one of two networks gets right."""
+"""Few training examples, so that the networks make errors: ReCo needs examples that only one of two networks gets right."""
 COMPARED = "rehearsal"
 """The learner whose checkpoints are compared: it still knows its first tasks at the end."""
 

@@ -92,7 +92,7 @@ def explain(
     explained = describe_score(names.get(target, f"output {target}"), score, run.decides_by)
     data = run.data
     if not isinstance(data, BenchmarkData):
-        raise InputError(f"{record}: the record does not name its data")
+        raise InputError(f"{record}: the record does not name its data; expected a record of perdure run")
     rows = _rows(data, run, task, parse_integers(examples, "--examples"))
     x, labels = data.inputs(task - 1, rows), data.labels(task - 1)[rows]
     settings: dict[str, Any] = {

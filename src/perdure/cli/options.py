@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from torch import nn
 
 RecordPaths = Annotated[
-    list[Path], typer.Argument(metavar="PATH...", help="Records, or folders with records below.", show_default=False)
+    list[Path], typer.Argument(metavar="PATH...", help="Records, or folders that contain records.", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of data files; missing files are downloaded to it.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, ...")]
-BatchSize = Annotated[int | None, typer.Option(help="Rows that go through the network at once.", min=1)]
+BatchSize = Annotated[int | None, typer.Option(help="Inputs per forward pass.", min=1)]
 Weights = Annotated[
     list[str] | None,
     typer.Option(
@@ -31,7 +31,7 @@ Weights = Annotated[
 Renormalise = Annotated[
     bool, typer.Option("--renormalise", help="Compute scores over the known criteria if some are missing.")
 ]
-CountTeachers = Annotated[bool, typer.Option("--count-teachers", help="Count frozen old networks in MS.")]
+CountTeachers = Annotated[bool, typer.Option("--count-teachers", help="Count frozen old networks (teachers) in MS.")]
 MethodOptions = Annotated[
     list[str] | None,
     typer.Option("--option", help="An option of the method: epsilon=1e-6, or lrp.epsilon=1e-6. Repeatable."),
@@ -46,7 +46,7 @@ PerClass = Annotated[int | None, typer.Option(help="Training examples per class.
 
 
 def parse_weights(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
-    """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a vector of its own."""
+    """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a separate vector."""
     from perdure.metrics import weight_vector
 
     weights: dict[str, str | Mapping[str, float]] = {}
@@ -114,7 +114,7 @@ def file_in(path: Path, name: str) -> Path:
     return path / name if path.is_dir() else path
 
 
-def given(**values: Any) -> dict[str, Any]:
+def without_none(**values: Any) -> dict[str, Any]:
     """Return the options that were given (not None)."""
     return {name: value for name, value in values.items() if value is not None}
 

@@ -22,10 +22,10 @@ from perdure.cli.options import (
     TrainingBatchSize,
     Width,
     check_device,
-    given,
     parse_assignments,
     parse_integers,
     print_json,
+    without_none,
 )
 
 Scenario = Literal["class", "task", "domain"]
@@ -35,12 +35,14 @@ TUNING_SHARE = 0.1
 def run(
     learners: Annotated[list[str] | None, typer.Argument(metavar="[LEARNER]...", help="Learners to train.")] = None,
     learner: Annotated[
-        list[str] | None, typer.Option("--learner", help="The same as an option: --learner naive cumulative.")
+        list[str] | None, typer.Option("--learner", help="Learners as an option: --learner naive --learner ewc.")
     ] = None,
     benchmark: Annotated[str, typer.Option(help="Name of a benchmark, or a path to your data.")] = "split-digits",
     seeds: Annotated[int, typer.Option(help="Number of seeds: 0, 1, 2, ...", min=1)] = 1,
     out: Annotated[Path, typer.Option(help="Where the records are written.")] = Path("runs"),
-    scenario: Annotated[Scenario | None, typer.Option(help="Default: the benchmark's own.")] = None,
+    scenario: Annotated[
+        Scenario | None, typer.Option(help="Continual-learning scenario; default: the benchmark's.")
+    ] = None,
     orders: Annotated[int, typer.Option(help="Number of random class orders; 0: the official order.", min=0)] = 0,
     curriculum: Annotated[
         str | None, typer.Option(help="Tasks in the order in which they are trained, as in 1,2,3,1,2,3.")
@@ -77,7 +79,7 @@ def run(
         int, typer.Option(help="Trials on validation data to choose the settings of each learner.", min=0)
     ] = 0,
     save_seconds: Annotated[
-        float, typer.Option(help="Save the state at least this often within an epoch.", min=0)
+        float, typer.Option(help="Save the state at least every N seconds within an epoch.", min=0)
     ] = 30.0,
     device: Device = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.", min=1)] = None,
@@ -108,7 +110,7 @@ def run(
     _set_threads(threads)
     check_device(device)
     visits = parse_integers(curriculum, "--curriculum")
-    overrides = given(
+    overrides = without_none(
         epochs=epochs,
         batch_size=batch_size,
         lr=lr,

@@ -28,7 +28,7 @@ def baseline_rows(baseline: Any, x: Tensor, background: Tensor | None) -> Tensor
     values = baseline if isinstance(baseline, Tensor) else torch.from_numpy(np.asarray(baseline))
     values = values.detach().to(x)
     if not torch.isfinite(values).all():
-        raise InputError("baseline: it contains NaN or infinity; pass finite values")
+        raise InputError("baseline: expected finite values, got NaN or infinity")
     if values.shape not in {x.shape, x.shape[1:], (1, *x.shape[1:])}:
         raise InputError(
             f"baseline: expected a number or an array of shape {tuple(x.shape[1:])} or {tuple(x.shape)}, "

@@ -25,7 +25,7 @@ GROUP_WIDTH = 0.8
 def bias_bars(result: BiasResult) -> Figure:
     """The bias of every explainer at each share with its interval over examples; one panel per side.
 
-    Controls are gray and at the right of each group. Hollow dots are explainers judged at a hidden layer instead of the
+    Controls are gray and at the right of each group. Hollow dots are explainers measured at a hidden layer instead of the
     input. The dash below a dot is the score of an unbiased map, caused by the sampling noise of the Shapley values.
     """
     shown = [entry for entry in result.explainers if not math.isnan(entry.overall.mean)]
@@ -56,7 +56,7 @@ def bias_bars(result: BiasResult) -> Figure:
 
 
 def _marker_styles(entries: Sequence[ExplainerBias]) -> list[dict[str, Any]]:
-    """Return marker and colors of each entry: gray for controls, hollow for explainers judged at a hidden layer."""
+    """Return marker and colors of each entry: gray for controls, hollow for explainers measured at a hidden layer."""
     styles = []
     for index, entry in enumerate(entries):
         color = GRAY if entry.control else series_color(index)

@@ -34,7 +34,7 @@ class Preparation:
         return torch.addcmul(self._shift, x.float(), self._factor)
 
     def augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Return network inputs for stored examples: randomly cropped, flipped if the benchmark says so, and normalized."""
+        """Return network inputs for stored examples: randomly cropped, flipped if the augmentation flips, and normalized."""
         if self.augments:
             x = random_crop(x, generator)
             if self.augmentation == "crop-flip":

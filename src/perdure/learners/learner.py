@@ -251,7 +251,7 @@ def _unpack(tree: Any, current: Any, learner: Learner) -> Any:
     return tree.to(learner.context.device) if isinstance(tree, Tensor) else tree
 
 
-_TYPE_NAMES = {int: "a whole number", float: "a number"}
+_TYPE_NAMES = {int: "an integer", float: "a number"}
 
 
 def make_settings(learner: type[Learner], values: Mapping[str, Any]) -> Learner.Settings:
@@ -271,7 +271,7 @@ def make_settings(learner: type[Learner], values: Mapping[str, Any]) -> Learner.
 
 
 def _convert(value: Any, expected: type) -> Any:
-    """Return the value as the expected type; a fraction where a whole number is expected is an error and is not rounded."""
+    """Return the value as the expected type; a fraction is not rounded to an integer but is an error."""
     if expected is int and isinstance(value, float) and not value.is_integer():
         raise ValueError
     return expected(value)

@@ -1,4 +1,4 @@
-"""Hyperparameter tuning: the same number of trials for every learner, judged on validation data, never on test data."""
+"""Hyperparameter tuning: the same number of trials for every learner, compared on validation data, never on test data."""
 
 from __future__ import annotations
 

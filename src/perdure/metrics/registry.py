@@ -48,7 +48,7 @@ class RunCosts(Protocol):
 
     @property
     def kept(self) -> FloatArray:
-        """Numbers stored beside the parameters, such as anchors and importances."""
+        """Numbers stored in addition to the parameters, such as anchors and importances."""
 
     @property
     def memory_bits(self) -> FloatArray:

@@ -85,7 +85,7 @@ def stability_curve(
 
 @dataclass(frozen=True)
 class VarianceRatio:
-    """Sampling variance of single Shapley values divided by that of their mean over a set S, beside the claimed |S|."""
+    """Sampling variance of single Shapley values divided by that of their mean over a set S, and the claimed |S|."""
 
     ratio: float
     """Mean over S of Var[A_i], divided by Var[mean over S of A_i]; infinite if the mean does not vary."""

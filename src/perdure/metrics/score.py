@@ -161,7 +161,7 @@ def _common_table(criteria: Mapping[str, Mapping[str, float]]) -> tuple[tuple[st
 def model_size_efficiency(sizes: Any) -> float:
     """MS = min(1, mean_i size_1 / size_i) (Eq. 7). In (0, 1], higher is better.
 
-    ``sizes[i]``: parameters at task i plus the numbers stored beside them (anchors, importances). EWC and SI store one model
+    ``sizes[i]``: parameters at task i plus the numbers stored in addition (anchors, importances). EWC and SI store one model
     at task 1 and three times as much afterwards, which gives the printed 0.40 over ten tasks. The paper does not count
     teachers (it prints 1 for LwF); add them to ``sizes`` to count them.
     """

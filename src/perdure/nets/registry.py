@@ -126,7 +126,7 @@ def _positive_integer(name: str, parameter: str, value: int) -> int:
     except TypeError:
         number = 0
     if number < 1:
-        raise InputError(f"network {name!r}: {parameter}: expected a positive whole number, got {value!r}")
+        raise InputError(f"network {name!r}: {parameter}: expected a positive integer, got {value!r}")
     return number
 
 

@@ -125,8 +125,8 @@ def _latex_row(cells: Sequence[Cell], digits: int) -> str:
 
 def _learner_columns(audit: Audit) -> tuple[str, ...]:
     """Return the columns that identify a learner; the benchmark is one of them if there are several."""
-    several = len({entry.benchmark for entry in audit.learners}) > 1
-    return ("learner", "benchmark") if several else ("learner",)
+    several_benchmarks = len({entry.benchmark for entry in audit.learners}) > 1
+    return ("learner", "benchmark") if several_benchmarks else ("learner",)
 
 
 def _learner_cells(entry: LearnerAudit, columns: tuple[str, ...]) -> list[str]:

@@ -1,7 +1,7 @@
 """A content-addressed cache: every entry is named by a digest of what determines its values.
 
 Maps, Shapley values, comparisons and trained folds take long to compute and are reused. An entry is a folder
-``<cache>/<kind>/<digest>`` with ``key.json``, which lists what determines the values, beside the files of the entry. A changed
+``<cache>/<kind>/<digest>`` with ``key.json``, which lists what determines the values, next to the files of the entry. A changed
 setting, checkpoint or data set has another digest, so an entry is never out of date.
 """
 
@@ -59,7 +59,9 @@ class Cache:
         if not file.exists():
             write_json(file, plain)
         elif read_json(file) != plain:
-            raise InputError(f"{file}: it does not describe this entry; delete the folder and run the command again")
+            raise InputError(
+                f"{file}: the stored key differs from the key of this entry; delete the folder and run the command again"
+            )
         return entry
 
 

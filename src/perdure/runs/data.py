@@ -1,4 +1,4 @@
-"""The data of a run: test examples and backgrounds of each task, as the network takes them."""
+"""The data of a run: test examples and backgrounds of each task, preprocessed for the network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rows = NDArray[np.int64]
 
 
 class RunData(Protocol):
-    """Test examples and backgrounds, task by task. Inputs are as the network takes them."""
+    """Test examples and backgrounds, task by task. Inputs are preprocessed for the network."""
 
     @property
     def fingerprint(self) -> str:
@@ -93,7 +93,7 @@ class BenchmarkData:
 
 @dataclass(frozen=True)
 class UserData:
-    """Test examples that a user provides, as the network takes them, and their backgrounds."""
+    """Test examples that a user provides, preprocessed for the network, and their backgrounds."""
 
     tasks: tuple[tuple[NDArray[np.float32], NDArray[np.int64]], ...]
     backgrounds: tuple[NDArray[np.float32], ...] | None
@@ -104,7 +104,7 @@ class UserData:
         """Return (inputs, labels) of each task as arrays; unusable data raise `InputError`."""
         pairs = list(data)
         if not pairs:
-            raise InputError("data: it is empty; expected a pair (inputs, labels) for each task")
+            raise InputError("data: expected a pair (inputs, labels) for each task, got an empty list")
         arrays = tuple(
             _checked_pair(pair, task, f"data of task {task}" if len(pairs) > 1 else "data")
             for task, pair in enumerate(pairs, start=1)

@@ -1,4 +1,4 @@
-"""One way from a record or a folder of checkpoints to networks and data."""
+"""Loads the networks and data of a run from a record or a folder of checkpoints."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LoadedRun:
         return max(self.checkpoints)
 
     def checked_step(self, step: int | None) -> int:
-        """Return a step with a checkpoint; None stands for the last one."""
+        """Return a step with a checkpoint; None means the last one."""
         last = self.last_step()
         if step is None:
             return last
@@ -113,7 +113,7 @@ def load_run(
     """Load a record, or a folder of checkpoints with the user's network and data.
 
     ``network`` is a function that returns an untrained network. ``data`` holds a pair (inputs, output units) for each task,
-    inputs as the network takes them. ``background`` holds background inputs, one array for all tasks or one per task (by
+    inputs preprocessed for the network. ``background`` holds background inputs, one array for all tasks or one per task (by
     default test examples). A record of ``perdure run`` needs none of them. With ``sequence`` the run must have several tasks
     and a checkpoint after every step.
     """
@@ -151,7 +151,7 @@ def recorded_benchmark(record: Record, data_dir: Path | None = None) -> Benchmar
     provenance = record.manifest.provenance
     if "source" not in provenance:
         raise InputError(
-            f"{record.path}: the record does not say where its data came from; pass network= and data=, the tasks' test data"
+            f"{record.path}: the record does not name its data; pass network= and data= (the test data of each task)"
         )
     options = {name: provenance[name] for name in _BENCHMARK_OPTIONS if name in provenance}
     benchmark = tasks.load(provenance["source"], data_dir=data_dir, **options)
@@ -162,7 +162,9 @@ def recorded_benchmark(record: Record, data_dir: Path | None = None) -> Benchmar
         candidate = replace(benchmark, augmentation=augmentation)
         if candidate.fingerprint() == provenance["fingerprint"]:
             return candidate
-    raise InputError(f"{record.path}: the data of {provenance['source']} differ from those the record was made with")
+    raise InputError(
+        f"{record.path}: the data of {provenance['source']} differ from the data that the run was trained on"
+    )
 
 
 def _from_record(
@@ -285,14 +287,14 @@ def recorded_network(record: Record, benchmark: Benchmark, step: int) -> nn.Modu
 
 def make_network(network: NetworkMaker) -> nn.Module:
     """Call a user's function and check that it returns a module."""
-    made: object = network()
-    if not isinstance(made, nn.Module):
-        raise InputError(f"network: expected a function that returns a torch.nn.Module, got a {type(made).__name__}")
-    return made
+    module: object = network()
+    if not isinstance(module, nn.Module):
+        raise InputError(f"network: expected a function that returns a torch.nn.Module, got a {type(module).__name__}")
+    return module
 
 
 def load_weights(network: nn.Module, state: Mapping[str, Tensor], source: str) -> nn.Module:
-    """Load weights into a network and set evaluation mode; other shapes and non-finite weights raise `InputError`."""
+    """Load weights into a network and set evaluation mode; weights of other shapes or non-finite weights raise `InputError`."""
     for name, value in state.items():
         if value.is_floating_point() and not torch.isfinite(value).all():
             raise InputError(f"{source} has NaN or infinite weights in {name!r}")
@@ -314,7 +316,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
         value = torch.load(file, map_location="cpu", weights_only=True)
     except Exception:  # noqa: BLE001  (torch raises several kinds for a bad file)
         raise InputError(
-            f"{file}: it cannot be read as weights; expected a file written by torch.save(network.state_dict(), file)"
+            f"{file}: cannot be read as weights; expected a file written by torch.save(network.state_dict(), file)"
         ) from None
     for name in _NESTED_KEYS:
         if isinstance(value, dict) and isinstance(value.get(name), dict):

@@ -50,7 +50,7 @@ class Plan:
         if self.curriculum is None:
             return tuple(range(self.tasks))
         if not self.curriculum:
-            raise InputError("curriculum: it is empty, expected at least one task.")
+            raise InputError("curriculum: expected at least one task, got an empty list.")
         for task in self.curriculum:
             if not 0 <= task < self.tasks:
                 raise InputError(

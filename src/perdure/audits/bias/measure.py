@@ -47,7 +47,7 @@ class BiasSettings:
     ``samples`` is the number of gradients, steps or perturbations per map; ``permutations`` the number of permutations for the
     Shapley values of an example. ``estimator``: by default exact up to 12 players, antithetic above. ``players``: pixels,
     features, grid, or labels; maps are summed over a player's variables. ``baseline``: the value of masked inputs and the start
-    of integrated gradients, by default the mean of the background. ``options`` are the own settings of each method, by name.
+    of integrated gradients, by default the mean of the background. ``options`` are the settings of each method, by its name.
     """
 
     methods: str | Sequence[str] = METHODS
@@ -76,10 +76,10 @@ def measure_bias(
     """Compute the attribution bias of each explainer on some examples, next to a constant and a random map.
 
     Every map is compared with the Shapley values of the same output. Integrated gradients start at the baseline of masked
-    inputs: from another start they answer another question and would count as biased. Gradient x input and LRP compare with
-    zero whatever the baseline is. Grad-CAM is measured at its own layer, where the players are positions, and is therefore not
-    ranked with the others. An explainer that would be wrong on this network is listed in ``refused`` with the reason.
-    ``shapley_table`` computes the Shapley values; `CachedShapley` stores those of each example.
+    inputs: with another start they attribute a different change of the output and would count as biased. Gradient x input
+    and LRP always compare with zero. Grad-CAM is measured at its own layer, where the players are positions, and is
+    therefore not ranked with the others. An explainer that would be wrong on this network is listed in ``refused`` with
+    the reason. ``shapley_table`` computes the Shapley values; `CachedShapley` stores those of each example.
     """
     chosen = settings or BiasSettings()
     methods = (*requested_methods(chosen.methods), *CONTROLS)
@@ -101,7 +101,7 @@ def measure_bias(
     )
     if not reference.values.any():
         raise InputError(
-            "the explained outputs do not depend on the inputs: every Shapley value is 0. Are the network's weights loaded?"
+            "the explained outputs do not depend on the inputs: every Shapley value is 0. Check that the weights are loaded."
         )
     explainers, refused = [], {}
     maps: dict[str, FloatArray] = {}
@@ -111,10 +111,12 @@ def measure_bias(
             if name == "gradcam":
                 explainers.append(_bias_at_layer(network, inputs, units, chosen.layer, sampling, shapley_table))
             else:
-                # Integrated gradients start at the baseline of masked inputs: from another start they answer another question.
+                # With another start than masked inputs have, integrated gradients attribute a different change of the output.
                 start = "mean" if chosen.baseline is None and name == "integrated_gradients" else chosen.baseline
-                own = replace(chosen, baseline=start)
-                maps[name] = player_maps(network, inputs, units, name, players, background=background, settings=own)
+                map_settings = replace(chosen, baseline=start)
+                maps[name] = player_maps(
+                    network, inputs, units, name, players, background=background, settings=map_settings
+                )
         except InputError as error:
             refused[name] = str(error)
     report("explainers", len(methods), len(methods))

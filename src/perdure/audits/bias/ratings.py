@@ -139,4 +139,4 @@ def compare_with_ratings(bias: BiasResult, ratings: Ratings) -> HumanAgreement:
 
 
 def _raters(by_rater: Mapping[str, Mapping[str, float]]) -> set[str]:
-    return {rater for own in by_rater.values() for rater in own}
+    return {rater for ratings in by_rater.values() for rater in ratings}

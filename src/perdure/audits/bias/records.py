@@ -101,7 +101,7 @@ def network_bias(
 ) -> BiasResult:
     """Compute the attribution bias of explainers on a user's trained network.
 
-    ``data`` is (inputs, labels) or (inputs, labels, background), inputs as the network takes them.
+    ``data`` is (inputs, labels) or (inputs, labels, background), inputs preprocessed for the network.
     """
     chosen = settings or BiasSettings()
     user_data = UserData.checked([tuple(data[:2])], None if len(data) == 2 else [data[2]])

@@ -1,6 +1,6 @@
 """MeGe and ReCo across the checkpoints of a continual learner: pairs of checkpoints instead of pairs of folds.
 
-An example of task tau is explained by every checkpoint from the one that learned the task on; each two of them form a pair.
+An example is explained by the checkpoint after its task and by every later one; every two of them form a pair.
 Compared with plain retraining, this shows the effect of task drift. SHAPC of the same maps is reported with it.
 """
 

@@ -34,7 +34,7 @@ def single_task(data: Any, data_dir: Path | None = None, per_class: int | None =
     """Return data as a benchmark with one task, whose training examples are divided into folds.
 
     ``data``: a benchmark, its name or path (the training examples of all its tasks are joined), or a pair (inputs, labels) with
-    inputs as the network takes them and labels as output units from 0.
+    inputs preprocessed for the network and labels as output units from 0.
     """
     if isinstance(data, Benchmark):
         return _joined_tasks(data)
@@ -131,7 +131,7 @@ class Folds:
         }
 
     def inputs(self, rows: Rows) -> Tensor:
-        """Return examples as the network takes them."""
+        """Return examples preprocessed for the network."""
         preparation = Preparation(self.data, torch.device(self.device))
         raw = torch.from_numpy(np.ascontiguousarray(self.data.tasks[0].train.x[rows]))
         return preparation.normalize(raw.to(self.device))

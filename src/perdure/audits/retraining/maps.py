@@ -23,7 +23,7 @@ class MapSettings:
     """Everything that determines a map: ``samples`` per map and the number of ``background`` examples.
 
     ``target="predicted"`` explains, under every model, the class predicted by the model that has not seen the example (for a
-    continual learner: the model right after the example's task). ``options`` are the own settings of each method, by name.
+    continual learner: the model right after the example's task). ``options`` are the settings of each method, by its name.
     """
 
     samples: int = 100
@@ -43,8 +43,8 @@ class MapSettings:
     def key(self, method: str) -> dict[str, Any]:
         """Return everything that determines the maps of a method, for the cache."""
         values = asdict(self)
-        own = {name: str(value) for name, value in self.options.get(method, {}).items()}
-        return {**values, "method": method, "options": own}
+        options = {name: str(value) for name, value in self.options.get(method, {}).items()}
+        return {**values, "method": method, "options": options}
 
     def maps(
         self, method: str, network: nn.Module, model: int, x: Tensor, target: Any, background: Tensor, rows: Rows

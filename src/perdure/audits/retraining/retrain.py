@@ -62,9 +62,9 @@ def retrain(
 
     ``data``: a benchmark, its name or path (all its tasks joined), or (inputs, labels). ``network``: a name, or a function
     (input shape, outputs) -> network. ``examples`` of each fold are explained by every network with every method and by the two
-    controls; each example of fold i gives one distance for each pair (i, j). ``noise``: shares of the weights' own spread for
-    the weight-randomization test; zero noise is always measured. ``cascade_share`` adds noise of that share from the output
-    down, layer by layer. Networks, maps and distances are stored below ``out`` and reused.
+    controls; each example of fold i gives one distance for each pair (i, j). ``noise``: shares of the weights' standard
+    deviation for the weight-randomization test; zero noise is always measured. ``cascade_share`` adds noise of that share
+    from the output down, layer by layer. Networks, maps and distances are stored below ``out`` and reused.
     """
     benchmark = single_task(data, data_dir, per_class)
     protocol = protocol_for(benchmark)

@@ -48,7 +48,7 @@ class _Collected:
 def example_views(audit: Audit, most: int = MOST) -> tuple[ExampleView, ...]:
     """Return the examples whose maps were stored (``keep_maps``), of the first run of each learner on one benchmark.
 
-    At most ``most`` examples, spread over the tasks. None if no maps of images were stored or their folders are missing.
+    At most ``most`` examples, spread over the tasks. Empty if no maps of images were stored or their folders are missing.
     """
     names = {run.run: _class_names(run.data, audit) for run in audit.provenance}
     examples: dict[tuple[int, int], _Collected] = {}

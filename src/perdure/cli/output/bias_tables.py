@@ -26,20 +26,18 @@ def print_bias(result: BiasResult, file: Path, console: Console) -> None:
         f"{settings['player_count']} players ({settings['players']})"
     )
     if result.target == "label":
-        write(
-            f"Explained is the true class, which the network predicts for {settings['predicted']:.0%} of the examples."
-        )
+        write(f"The true class is explained; the network predicts it for {settings['predicted']:.0%} of the examples.")
     console.print(_table(result))
     baseline = settings["baseline"] or "mean"
     masked = BASELINES.get(baseline, baseline)
     if result.estimator == "exact":
-        write(f"Reference: exact Shapley values; masked inputs take {masked}.")
+        write(f"Reference: exact Shapley values; masked inputs are replaced by {masked}.")
     else:
         floor = next(entry.floor.mean() for entry in result.explainers if entry.layer is None)
         write(
-            f"Reference: Shapley values from {result.permutations} permutations ({result.estimator}); masked inputs take "
-            f"{masked}. Sampling noise is {result.noise_share:.1%} of their squared norm; an unbiased map would score "
-            f"{floor:.4f}."
+            f"Reference: Shapley values from {result.permutations} permutations ({result.estimator}); masked inputs are "
+            f"replaced by {masked}. Sampling noise is {result.noise_share:.1%} of their squared norm; an unbiased map would "
+            f"score {floor:.4f}."
         )
     for entry in result.explainers:
         if entry.layer is not None:

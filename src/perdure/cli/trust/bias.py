@@ -24,9 +24,9 @@ from perdure.cli.options import (
     PerClass,
     TrainingBatchSize,
     Width,
-    given,
     parse_method_options,
     print_json,
+    without_none,
 )
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def bias(
     examples: Annotated[int, typer.Option(help="Test examples, balanced over tasks and classes.", min=1)] = 50,
     samples: Annotated[int, typer.Option(help="Gradients, steps or perturbations per map.", min=1)] = 100,
     permutations: Annotated[
-        int, typer.Option(help="Permutations for the Shapley values of an example, the reference.", min=20)
+        int, typer.Option(help="Permutations per example for the reference Shapley values.", min=20)
     ] = 100,
     background: Annotated[int, typer.Option(help="Background examples.", min=1)] = 50,
     step: Annotated[
         int | None, typer.Option(help="The checkpoint after this step (1-based); default: the last.", min=1)
     ] = None,
     target: Annotated[str, typer.Option(help="Explained class: label or predicted.")] = "label",
-    players: Annotated[str | None, typer.Option(help="pixels, features or grid.")] = None,
+    players: Annotated[str | None, typer.Option(help="Players: pixels, features or grid.")] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +76,7 @@ def bias(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where results without a record are stored; default: runs/trust. Those of a record are stored in it.",
+            help="Where results without a RECORD are stored; default: runs/trust. Not used with a RECORD.",
             show_default=False,
         ),
     ] = None,
@@ -91,14 +91,14 @@ def bias(
     weights: Annotated[
         Path | None,
         typer.Option(
-            help="Weights of your network: .safetensors, .pt or .pth. Default: as the function returns it.",
+            help="Weights of your network: .safetensors, .pt or .pth. Default: the weights that the function sets.",
             rich_help_panel=_NETWORK,
         ),
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
-            help="Your examples, as the network takes them: file.npz with x, y and optionally background, or "
+            help="Your examples, preprocessed for the network: file.npz with x, y and optionally background, or "
             "file.py:function returning (inputs, labels) or (inputs, labels, background).",
             rich_help_panel=_NETWORK,
         ),
@@ -123,7 +123,7 @@ def bias(
 ) -> None:
     """Compare explainers with the Shapley values of the same outputs: which is least biased, and is its lead significant?
 
-    The network is that of a RECORD, your own (--network file.py:function, --weights, --data), or one that is trained first
+    The network comes from a RECORD, is your own (--network file.py:function, --weights, --data), or is trained first
     (--benchmark, --network NAME). The result is stored; perdure audit --shapc --method least-biased uses it, and perdure report
     shows it. Run the same command again to resume. The exit code is 1 if an explainer named by --method was refused.
     """
@@ -152,7 +152,7 @@ def bias(
         file = folder / "bias.json"
     else:
         if record is None:
-            training = given(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
+            training = without_none(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
             record = _train(benchmark, network, width, per_class, data_dir, training, seed, folder)
         result, stability, file = _record_bias(record, step, settings, selection, data_dir, shapc)
     _print(result, stability, rated, figure, as_json, file)
@@ -257,7 +257,7 @@ def _read_examples(source: str) -> Sequence[Any]:
         with np.load(source, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise InputError(f"--data {source}: it cannot be read as arrays ({error})") from None
+        raise InputError(f"--data {source}: cannot be read as arrays ({error})") from None
     if not {"x", "y"} <= set(arrays):
         raise InputError(f"--data {source}: expected arrays x and y, got {', '.join(arrays) or 'none'}")
     return [arrays[name] for name in ("x", "y", "background") if name in arrays]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from perdure.base.errors import InputError
 from perdure.cli import options as shared_options
-from perdure.cli.options import given, parse_method_options, print_json
+from perdure.cli.options import parse_method_options, print_json, without_none
 
 if TYPE_CHECKING:
     from perdure.audits.retraining.checkpoints import CheckpointResult
@@ -99,7 +99,7 @@ def retraining(
     )
     shared: dict[str, Any] = {"methods": methods, "settings": settings, "device": device}
     noise_shares = [percent / 100 for percent in _percentages(noise, "--noise")]
-    training = given(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
+    training = without_none(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
     checkpoints: CheckpointResult | None = None
     retrained: RetrainingResult | None = None
     with PartProgress(Console(stderr=True)) as bars:
@@ -162,7 +162,7 @@ def _setup(
         settings = replace(protocol_for(data).training, **training)
         return {"data": data, "network": maker, "width": width, "training": settings}
     if benchmark is not None:
-        raise InputError("--benchmark: the record names its own data; pass one of the two")
+        raise InputError("--benchmark cannot be combined with a RECORD, which names its own data; remove one of them")
     opened = Record.open(record)
     name = opened.manifest.network.get("name")
     if maker is None and name not in nets.names():
@@ -189,7 +189,7 @@ def _print(
     refused: dict[str, str] = {}
     for result in (retrained, checkpoints):
         if result is not None and distance not in result.distances:
-            raise InputError(f"--distance {distance}: these maps have {', '.join(result.distances)}")
+            raise InputError(f"--distance {distance}: expected one of {', '.join(result.distances)}")
         refused |= {} if result is None else result.refused
     if figure is not None and retrained is not None:
         from perdure import figures

@@ -11,7 +11,7 @@ Object.assign(CHARTS, {
     const findings = selectedFindings(context, "bias");
     if (!findings) return null;
     const { shares, sides } = findings;
-    // Explainers judged at a hidden layer have different players and are not comparable; they appear in the table only.
+    // Explainers measured at a hidden layer have different players and are not comparable; they appear in the table only.
     const explainers = findings.explainers.filter((explainer) => explainer.layer === null);
     const layered = findings.explainers.filter((explainer) => explainer.layer !== null);
     if (!explainers.length) return null;
@@ -44,7 +44,7 @@ Object.assign(CHARTS, {
         ...explainers.map((explainer) => ({ slot: data.trust.slots[explainer.name], name: explainer.name, line: false })),
         { slot: "floor", name: "noise floor", rule: true },
       ],
-      note: `${controlNote} Dotted: score of an unbiased map, caused by the sampling noise of the Shapley values. Whiskers: 95 % intervals over examples.${layered.map((explainer) => ` Not drawn: ${explainer.name}, judged at layer ${explainer.layer}, where the players are different.`).join("")}`,
+      note: `${controlNote} Dotted: score of an unbiased map, caused by the sampling noise of the Shapley values. Whiskers: 95 % intervals over examples.${layered.map((explainer) => ` Not drawn: ${explainer.name}, measured at layer ${explainer.layer}, where the players are different.`).join("")}`,
       header: ["explainer", "side", "share, %", "bias", "low", "high", "corrected", "noise floor"],
       rows: findings.explainers.flatMap((explainer) =>
         sides.flatMap((side, j) =>

@@ -57,7 +57,7 @@ function linePanel({ width, height = 170, first = 1, count, series, rules = [], 
 function whiskerPanel({ width, height = 270, names, series, floor, ...rest }) {
   const inset = (width - 60) / names.length / 2 - 2;
   const { svg, x, y } = frame({ width, height, first: 0, count: names.length, names, inset, ...rest });
-  const room = (2 * inset * 0.82) / series.length;
+  const spacing = (2 * inset * 0.82) / series.length;
   const path = (values, shift) =>
     values
       .map((value, i) => (known(value) ? `${x(i) + shift} ${y(value)}` : null))
@@ -65,13 +65,13 @@ function whiskerPanel({ width, height = 270, names, series, floor, ...rest }) {
       .join("L");
   if (floor) svg.append(draw("path", { d: `M${path(floor, 0)}`, class: "rule control" }, tooltip("noise floor")));
   series.forEach((entry, index) => {
-    const shift = (index - (series.length - 1) / 2) * room;
+    const shift = (index - (series.length - 1) / 2) * spacing;
     const group = draw("g", { class: "series", "data-slot": entry.slot });
     entry.values.forEach(([mean, low, high], i) => {
       if (!known(mean)) return;
       const at = x(i) + shift;
       if (known(low)) group.append(draw("path", { d: `M${at} ${y(low)}V${y(high)}`, class: `line ${colorClass(entry.slot)}` }));
-      const dot = marker(entry.slot, at, y(mean), Math.min(3.6, Math.max(2, room * 0.42)));
+      const dot = marker(entry.slot, at, y(mean), Math.min(3.6, Math.max(2, spacing * 0.42)));
       dot.append(tooltip(`${entry.name}, ${names[i]}: ${formatNumber(mean, 4)} [${formatNumber(low, 4)}, ${formatNumber(high, 4)}]`));
       group.append(dot);
     });

@@ -115,7 +115,7 @@ def _headline(method: str, scores: ExplainerScores) -> Number | None:
 
 
 def describe_retraining(summary: RetrainingSummary, distance: str) -> list[str]:
-    """Return sentences on retrained networks: which explainers beat chance, and MeGe beside the controls."""
+    """Return sentences on retrained networks: which explainers beat chance, and MeGe compared with the controls."""
     scores = {method: by_distance[distance] for method, by_distance in summary.levels[0].scores.items()}
     tested = [name for name in summary.explainers if not math.isnan(scores[name].corrected_p)]
     significant = [name for name in tested if scores[name].corrected_p < LEVEL]
@@ -134,10 +134,10 @@ def describe_retraining(summary: RetrainingSummary, distance: str) -> list[str]:
             f"{len(significant)} of {len(tested)} explainers distinguish errors from agreement better than chance "
             f"(p < {LEVEL:g} after Holm's correction): {listing}."
         )
-    return [sentence, *_mege_beside_controls(summary, scores)]
+    return [sentence, *_mege_and_controls(summary, scores)]
 
 
-def _mege_beside_controls(summary: RetrainingSummary, scores: dict[str, ExplainerScores]) -> list[str]:
+def _mege_and_controls(summary: RetrainingSummary, scores: dict[str, ExplainerScores]) -> list[str]:
     known = {name: scores[name].mege.mean for name in scores if not math.isnan(scores[name].mege.mean)}
     if not summary.explainers or summary.explainers[0] not in known:
         return []

@@ -20,13 +20,13 @@ PARTS = ("bias", "retraining", "checkpoints")
 
 def trust_context(audit: Audit) -> dict[str, Any]:
     """Return the template variables: texts by run, choices of the menus, and tables by name."""
-    several = len({entry.benchmark for entry in audit.learners}) > 1
+    with_benchmark = len({entry.benchmark for entry in audit.learners}) > 1
     distances = dict.fromkeys(distance for findings in audit.trust for distance in _distances(findings))
     default = default_distance(tuple(distances)) if distances else ""
     return {
         "trust_runs": {
             part: [
-                (str(index), _title(findings, several))
+                (str(index), _title(findings, with_benchmark))
                 for index, findings in enumerate(audit.trust)
                 if getattr(findings, part)
             ]
@@ -34,7 +34,7 @@ def trust_context(audit: Audit) -> dict[str, Any]:
         },
         "trust_texts": {
             part: [
-                (_title(findings, several), _text(findings, part))
+                (_title(findings, with_benchmark), _text(findings, part))
                 for findings in audit.trust
                 if getattr(findings, part)
             ]
@@ -45,9 +45,9 @@ def trust_context(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _title(findings: TrustFindings, several: bool) -> str:
+def _title(findings: TrustFindings, with_benchmark: bool) -> str:
     """Return the name of a run in lists and menus."""
-    return ", ".join([findings.learner, run_label(findings), *([findings.benchmark] if several else [])])
+    return ", ".join([findings.learner, run_label(findings), *([findings.benchmark] if with_benchmark else [])])
 
 
 def _distances(findings: TrustFindings) -> tuple[str, ...]:

@@ -35,7 +35,15 @@ def _explainer_cells(run: TrustFindings, method: str) -> tuple[Cell, ...]:
 
 def bias_table(audit: Audit) -> Table:
     """Return the bias of every explainer over all shares and both sides, and its difference from the least biased."""
-    columns = ("bias ↓", "corrected ↓", "noise floor", "above the least biased", "p (Holm)", "degenerate", "judged at")
+    columns = (
+        "bias ↓",
+        "corrected ↓",
+        "noise floor",
+        "above the least biased",
+        "p (Holm)",
+        "degenerate",
+        "measured at",
+    )
     rows = [row for run in audit.trust if run.bias is not None for row in _bias_rows(run, run.bias)]
     title = "Attribution bias over all shares and both sides, intervals over examples"
     return Table("trust-bias", title, (*_EXPLAINER_COLUMNS, *columns), tuple(rows), digits=4)

@@ -90,10 +90,10 @@ def test_the_seed_is_not_part_of_the_learner_name(tmp_path, stem, learner):
 
 
 def test_a_file_named_after_a_seed_or_its_content_belongs_to_its_folder(tmp_path):
-    for place in ("ewc/seed0.csv", "gem/seed-0/accuracy.csv", "runs/si/seed-1/accuracy.csv"):
-        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-        (run,) = read_accuracies(write(tmp_path, place, "0.9\n"))
-        assert run.learner == place.split("/")[-2 if "seed0" in place else -3]
+    for name in ("ewc/seed0.csv", "gem/seed-0/accuracy.csv", "runs/si/seed-1/accuracy.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (run,) = read_accuracies(write(tmp_path, name, "0.9\n"))
+        assert run.learner == name.split("/")[-2 if "seed0" in name else -3]
 
 
 def test_numbers_up_to_1_are_not_percentages(tmp_path):

@@ -16,7 +16,7 @@ from perdure.metrics import lifelong
 from perdure.metrics.lifelong import Block, Run
 
 LOGS = Path(__file__).parents[3] / "shared" / "data" / "l2logger"
-needs_logs = pytest.mark.skipif(not LOGS.exists(), reason="the l2logger example run is not beside the project")
+needs_logs = pytest.mark.skipif(not LOGS.exists(), reason="the l2logger example run is not next to the project")
 
 
 def read_blocks(folder: Path) -> list[Block]:

@@ -65,14 +65,14 @@ def test_channels_are_averaged():
 @pytest.mark.parametrize("top", [0.1, 0.3, 0.5, 1.0])
 def test_equals_the_direct_formula(kind, ties, top):
     before, after = (maps.astype(kind) for maps in random_maps(1, n=30, ties=ties))
-    expected = [slow_shapc(one, other, top) for one, other in zip(before, after, strict=True)]
+    expected = [slow_shapc(first, second, top) for first, second in zip(before, after, strict=True)]
     assert metrics.shapc(before, after, top) == pytest.approx(expected, rel=1e-6 if kind is np.float32 else 1e-12)
 
 
 def test_authors_variant_equals_their_code():
     before, after = random_maps(2)
     result = metrics.shapc(before, after, channels="sum", normalise="range")
-    assert result == pytest.approx([slow_authors(one, other) for one, other in zip(before, after, strict=True)])
+    assert result == pytest.approx([slow_authors(first, second) for first, second in zip(before, after, strict=True)])
     assert not np.allclose(result, metrics.shapc(before, after))
 
 

@@ -21,12 +21,12 @@ METHODS = ("expected_gradients", HOSTILE, "gradcam")
 
 @pytest.fixture(scope="module")
 def audit():
-    found = (
+    findings = (
         synthetic_findings("runs/rehearsal/0", "rehearsal"),
         synthetic_findings(f"runs/{HOSTILE}/0", HOSTILE, METHODS),
         replace(synthetic_findings("runs/naive/0", "naive"), bias=None, retraining=None),
     )
-    return replace(synthetic_audit(NAMES), trust=found)
+    return replace(synthetic_audit(NAMES), trust=findings)
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +75,8 @@ def test_all_charts_are_drawn_and_nothing_is_requested(browser, page_file, width
     assert errors == []
     charts = page.locator("figure.chart")
     assert charts.count() == 18
-    for place in range(charts.count()):
-        chart = charts.nth(place)
+    for index in range(charts.count()):
+        chart = charts.nth(index)
         assert chart.locator("h3").inner_text()
         assert "Unit:" in chart.inner_text()
         panels = chart.locator(".panels svg")
@@ -187,7 +187,7 @@ def test_the_viewer_switches_examples(page):
 def test_tables_sort_in_both_directions_with_missing_values_last(page):
     table = page.locator("#table-measures")
     heads = table.locator("thead th")
-    column = next(place for place, text in enumerate(heads.all_text_contents()) if text.startswith("forgetting"))
+    column = next(index for index, text in enumerate(heads.all_text_contents()) if text.startswith("forgetting"))
 
     def cells():
         return table.locator(f"tbody td:nth-child({column + 1})").evaluate_all(
@@ -264,8 +264,8 @@ def test_the_bias_of_each_run_is_drawn_and_described(page, audit):
 def test_mege_and_reco_follow_run_and_distance(page, audit):
     chart = page.locator("#trust-noise")
 
-    def label(place):
-        return chart.locator(".panels svg").nth(place).get_attribute("aria-label")
+    def label(panel):
+        return chart.locator(".panels svg").nth(panel).get_attribute("aria-label")
 
     summary = audit.trust[0].retraining
     for distance in ("l2-unit", "l2"):
@@ -287,15 +287,15 @@ def test_mege_and_reco_follow_run_and_distance(page, audit):
 def test_the_trust_tables_sort_and_agree_with_the_audit(page, audit):
     table = page.locator("#table-trust-retraining")
     heads = table.locator("thead th").all_text_contents()
-    column = next(place for place, text in enumerate(heads) if text.startswith("MeGe"))
+    column = next(index for index, text in enumerate(heads) if text.startswith("MeGe"))
     table.locator("thead th").nth(column).locator("button").press("Enter")
     values = table.locator(f"tbody td:nth-child({column + 1})").evaluate_all("all => all.map(one => one.dataset.value)")
     numbers = [float(value) for value in values]
     assert numbers == sorted(numbers)
     wanted = [
         scores["l2-unit"].mege.mean
-        for found in audit.trust[:2]
-        for level in found.retraining.levels
+        for findings in audit.trust[:2]
+        for level in findings.retraining.levels
         for scores in level.scores.values()
     ]
     assert numbers == pytest.approx(sorted(wanted))
@@ -305,7 +305,7 @@ def test_the_trust_tables_sort_and_agree_with_the_audit(page, audit):
 
 def test_the_cards_answer_the_questions_on_trust_and_retraining(page, audit):
     cards = page.locator(".card")
-    first, hostile, naive = (cards.nth(place).inner_text() for place in range(3))
+    first, hostile, naive = (cards.nth(index).inner_text() for index in range(3))
     assert audit.trust[0].bias.verdict.reading in first
     assert "1 of 3 explainers distinguish errors from agreement better than chance" in first
     assert "the two intervals do not overlap" in first
@@ -353,18 +353,19 @@ def test_axe_finds_no_serious_violation(browser, page_file, axe, scheme):
     settle(page)
     page.locator("#average-accuracy details summary").click()
     page.add_script_tag(content=axe)
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    grave = [
-        f"{one['id']} ({one['impact']}): {one['help']}: {[node['html'][:120] for node in one['nodes'][:3]]}"
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
+    results = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [
+        f"{violation['id']} ({violation['impact']}): {violation['help']}: "
+        f"{[node['html'][:120] for node in violation['nodes'][:3]]}"
+        for violation in results["violations"]
+        if violation["impact"] in ("serious", "critical")
     ]
-    assert grave == []
+    assert serious == []
     page.close()
 
 
 def test_the_embedded_data_are_those_of_the_audit(page, audit):
     data = json.loads(page.locator("#audit-data").inner_text())
-    assert [one["name"] for one in data["learners"]] == [entry.learner for entry in audit.learners]
+    assert [learner["name"] for learner in data["learners"]] == [entry.learner for entry in audit.learners]
     assert data["weights"]["W2"] == metrics.WEIGHTS["W2"]
     assert data["first_places"] == audit.first_places

@@ -63,9 +63,9 @@ def test_latex_and_markdown_escape_special_characters():
 
 
 def test_the_benchmark_column_appears_only_for_several_benchmarks():
-    one = synthetic_runs(("si",))
-    several = [type(run)(**{**vars(run), "benchmark": name}) for name in ("x", "y") for run in one]
-    assert "benchmark" not in all_tables(audit_runs(one))[0].header
+    si_runs = synthetic_runs(("si",))
+    several = [type(run)(**{**vars(run), "benchmark": name}) for name in ("x", "y") for run in si_runs]
+    assert "benchmark" not in all_tables(audit_runs(si_runs))[0].header
     assert all_tables(audit_runs(several))[0].header[:2] == ("learner", "benchmark")
 
 
@@ -83,7 +83,7 @@ def test_figures_are_written_as_pdf_and_svg(tmp_path):
 def test_answers_contain_numbers_intervals_and_commands_for_missing_parts(audit):
     naive, joint = audit.learners[2:]
     performance, reasons, causes, *trust = answers(audit, naive)
-    assert tuple(one.question for one in answers(audit, naive)) == QUESTIONS
+    assert tuple(answer.question for answer in answers(audit, naive)) == QUESTIONS
     forgetting = naive.measures["forgetting"]
     text = " ".join(performance.sentences)
     bounds = f"{100 * forgetting.low:.1f} to {100 * forgetting.high:.1f}"
@@ -96,8 +96,8 @@ def test_answers_contain_numbers_intervals_and_commands_for_missing_parts(audit)
     calibrated = naive.measures["shapc_calibrated"].mean
     assert f"its reasons are {100 * calibrated:.0f} % of the way from chance" in reasons.sentences[0]
     assert "about 0.35" in reasons.sentences[-1]  # one of the two runs has too few samples
-    assert [bool(one.missing) for one in trust] == [True, True]
-    assert [one.command for one in trust] == ["perdure trust bias RUN", "perdure trust retraining RUN"]
+    assert [bool(answer.missing) for answer in trust] == [True, True]
+    assert [answer.command for answer in trust] == ["perdure trust bias RUN", "perdure trust retraining RUN"]
     assert "there is no forgetting" in " ".join(answers(audit, joint)[0].sentences)
     plain = replace(audit, clamp=(), shapc=())
     assert answers(plain, naive)[2].command == "perdure audit RUNS --clamp"
@@ -143,17 +143,17 @@ def test_a_full_audit_round_trips_through_json_and_an_old_schema_is_read(audit, 
 def test_the_recorded_command_repeats_the_run(perdure, tmp_path):
     options = ("--epochs", "1", "--per-class", "20", "--curriculum", "2,1,2", "--lr", "0.1", "--threads", "1")
     perdure("run", "ewc", "--set", "strength=3", "--out", "first", *options)
-    made = next((tmp_path / "first").rglob("record.json")).parent
-    (run,) = audit_records(made).provenance
+    first_record = next((tmp_path / "first").rglob("record.json")).parent
+    (run,) = audit_records(first_record).provenance
     assert run.seed == 0
     assert run.data["fingerprint"]
     assert run.software["torch"]
     command = shlex.split(run.command)
     assert command[:5] == ["perdure", "run", "ewc", "--benchmark", "split-digits"]
     perdure(*command[1:], "--out", "second")
-    again = next((tmp_path / "second").rglob("record.json")).parent
-    assert (again / "accuracy.csv").read_bytes() == (made / "accuracy.csv").read_bytes()
-    assert Record.open(again).manifest == Record.open(made).manifest
+    second_record = next((tmp_path / "second").rglob("record.json")).parent
+    assert (second_record / "accuracy.csv").read_bytes() == (first_record / "accuracy.csv").read_bytes()
+    assert Record.open(second_record).manifest == Record.open(first_record).manifest
     page = perdure("report", "first", "-o", "page.html", "--tables", "tables", "--figures", "figures").stdout.split()
     assert page[0] == "page.html"
     assert len(page) == 1 + 3 * 5 + 2 * 5
@@ -176,21 +176,23 @@ def test_stored_maps_are_shown_in_the_viewer(perdure, tmp_path):
     perdure("audit", "runs", "--shapc", "--samples", "4", "--examples", "8", "--keep-maps")
     audit = Audit.load(tmp_path / "runs/audit.json")
     (result,) = audit.shapc
-    samples = example_views(audit)
-    assert [sample.task for sample in samples] == [0] * 8
+    examples = example_views(audit)
+    assert [example.task for example in examples] == [0] * 8
     data = tasks.load("split-digits", tasks=2, per_class=20)
     rows = sorted(result.examples[0])
-    for sample, row in zip(samples, rows, strict=True):
-        assert set(sample.maps) == {("naive", 0), ("naive", 1)}
-        assert sample.label == data.class_names[data.tasks[0].test.y[row]]
-        assert sample.predictions["naive", 1] in data.class_names[5:]  # after one epoch of task 2 it knows nothing else
+    for example, row in zip(examples, rows, strict=True):
+        assert set(example.maps) == {("naive", 0), ("naive", 1)}
+        assert example.label == data.class_names[data.tasks[0].test.y[row]]
+        assert (
+            example.predictions["naive", 1] in data.class_names[5:]
+        )  # after one epoch of task 2, only its classes are predicted
         picture = data.tasks[0].test.x[row, 0]
-        np.testing.assert_array_equal(sample.image[..., 0] > 127, picture > picture.max() / 2)
+        np.testing.assert_array_equal(example.image[..., 0] > 127, picture > picture.max() / 2)
     (file,) = (tmp_path / "runs").rglob("task-01-from-00001.safetensors")
-    kept = load_file(file)
-    place = list(kept["sample"]).index(rows[0])
-    expected = (kept["after-02.A"][place] + kept["after-02.B"][place])[0] / 2
-    np.testing.assert_allclose(samples[0].maps["naive", 1], expected, rtol=1e-6)
+    stored = load_file(file)
+    row = list(stored["sample"]).index(rows[0])
+    expected = (stored["after-02.A"][row] + stored["after-02.B"][row])[0] / 2
+    np.testing.assert_allclose(examples[0].maps["naive", 1], expected, rtol=1e-6)
     page = (tmp_path / perdure("report", "runs").stdout.strip()).read_text()
     assert 'id="viewer"' in page
     assert example_views(replace(audit, shapc=(replace(result, folder=str(tmp_path / "gone")),))) == ()

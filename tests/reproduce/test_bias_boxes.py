@@ -23,10 +23,10 @@ from perdure.tasks import Examples
 
 def one_map(**pixels):
     """Return a 4 x 5 map with values at ``r<row>c<column>``."""
-    found = np.zeros((1, 4, 5))
+    result = np.zeros((1, 4, 5))
     for name, value in pixels.items():
-        found[0, int(name[1]), int(name[3])] = value
-    return found
+        result[0, int(name[1]), int(name[3])] = value
+    return result
 
 
 def test_pointing_game_hand_worked():
@@ -42,7 +42,7 @@ def test_pointing_game_hand_worked():
 
 def test_inside_share_hand_worked():
     box = [(1, 0, 3, 2)]
-    # Of the positive 4 + 1 the 4 lie inside; what is negative does not count.
+    # Positive values are 4 inside and 1 outside; negative values do not count.
     assert bias_metrics.inside_shares(one_map(r0c1=4, r0c0=1, r1c1=-3), box) == pytest.approx([0.8])
     assert bias_metrics.inside_shares(np.ones((1, 4, 5)), box) == pytest.approx([0.2])
     assert np.isnan(bias_metrics.inside_shares(-np.ones((1, 4, 5)), box)).all()
@@ -87,14 +87,14 @@ def test_a_network_with_one_relevant_corner_scores_1_there():
     inside, outside = [(0, 0, 3, 3)] * 12, [(4, 4, 8, 8)] * 12
     options: dict[str, Any] = {"background": background, "settings": BiasSettings(methods=["gradient_x_input"])}
     target = torch.zeros(12, dtype=torch.long)
-    found = measure_boxes(network, x, target, inside, tolerance=1, **options)
-    scores = found["gradient_x_input"]
+    result = measure_boxes(network, x, target, inside, tolerance=1, **options)
+    scores = result["gradient_x_input"]
     assert (scores.hits.mean, scores.share.mean) == pytest.approx((1, 1))
-    assert found.chance_hits == pytest.approx(16 / 64)
-    assert found.chance_share == pytest.approx(9 / 64)
+    assert result.chance_hits == pytest.approx(16 / 64)
+    assert result.chance_share == pytest.approx(9 / 64)
     assert scores.hits_gain.mean == pytest.approx(1 - 16 / 64)
     assert scores.share_gain.mean == pytest.approx(1 - 9 / 64)
-    assert found["constant"].hits.mean == pytest.approx(16 / 64)
+    assert result["constant"].hits.mean == pytest.approx(16 / 64)
     assert measure_boxes(network, x, target, outside, **options)["gradient_x_input"].share.mean == 0
     with pytest.raises(InputError, match="expected images"):
         measure_boxes(network, x.flatten(1), target, inside, background=background)
@@ -111,13 +111,13 @@ def test_the_section_shows_scores_and_chance_levels(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "SETTINGS", experiment.Settings(images=8, samples=8, background=5, tolerance=1))
     text = experiment.run(Workspace(None, tmp_path, tmp_path, lambda *_: None))
     x, y = model.examples(8)
-    found = measure_boxes(
+    result = measure_boxes(
         network, x, y, corners[:8], background=model.background(5), tolerance=1, settings=BiasSettings(samples=8)
     )
     assert "chance is the box's share of the image, 0.750" in text  # 6 x 8 of 64 pixels
     assert "chance is 0.375" in text  # 4 x 6
-    assert f"| Grad | {found['grad'].hits.mean:.3f} ±" in text
-    best = max((e for e in found.explainers if e.method not in ("constant", "random")), key=lambda e: e.share.mean)
+    assert f"| Grad | {result['grad'].hits.mean:.3f} ±" in text
+    best = max((e for e in result.explainers if e.method not in ("constant", "random")), key=lambda e: e.share.mean)
     assert f"largest share in the box: {SHORT[best.method]}." in text
     assert (tmp_path / "bias-boxes.png").exists()
     monkeypatch.setattr(experiment, "network", lambda _: TrainedModel("small", network, benchmark, 0.4))
@@ -130,6 +130,6 @@ def test_dots_are_drawn_at_the_means():
         ["a", "b"], {"m": [Interval(0.5, 0.4, 0.6, 9, "t"), Interval(0.2, 0.1, 0.3, 9, "t")]}, [0.3]
     )
     drawn = [line.get_xydata() for line in figure.axes[0].lines]
-    points = [tuple(np.asarray(own)[0].tolist()) for own in drawn if len(np.asarray(own)) == 1]
+    points = [tuple(np.asarray(dots)[0].tolist()) for dots in drawn if len(np.asarray(dots)) == 1]
     assert (0.5, 0) in points
     assert (0.2, 1) in points

@@ -47,11 +47,11 @@ def decreasing_ratings(raters=3):
 
 def test_ratings_are_averaged_over_images_then_raters(tmp_path):
     text = "Explainer,rater,image,rating\ngrad,ann,1,1\ngrad,ann,2,3\ngrad,bob,1,5\nlrp,ann,1,2\n"
-    found = read_ratings(write(tmp_path, text))
-    assert found.by_rater == {"grad": {"ann": 2.0, "bob": 5.0}, "lrp": {"ann": 2.0}}
-    assert found.images == 2
-    assert found.mean("grad").mean == 3.5
-    assert math.isnan(found.mean("lrp").low)
+    result = read_ratings(write(tmp_path, text))
+    assert result.by_rater == {"grad": {"ann": 2.0, "bob": 5.0}, "lrp": {"ann": 2.0}}
+    assert result.images == 2
+    assert result.mean("grad").mean == 3.5
+    assert math.isnan(result.mean("lrp").low)
 
 
 @pytest.mark.parametrize(
@@ -73,19 +73,19 @@ def test_wrong_files_are_refused(tmp_path, text, word):
 
 def test_ratings_that_decrease_with_the_bias_correlate_negatively(tmp_path):
     bias = synthetic_bias()
-    found = compare_with_ratings(bias, read_ratings(write(tmp_path, decreasing_ratings())))
+    result = compare_with_ratings(bias, read_ratings(write(tmp_path, decreasing_ratings())))
     overall = [bias[name].overall.mean for name in METHODS]
     assert overall == sorted(overall)
-    assert found.order.tau == pytest.approx(-1)
-    assert found.linear.r == pytest.approx(np.corrcoef([5.1, 4.1, 3.1, 2.1, 1.1], overall)[0, 1])
-    assert found.linear.high < 0
-    assert (found.raters, found.images) == (3, 1)
+    assert result.order.tau == pytest.approx(-1)
+    assert result.linear.r == pytest.approx(np.corrcoef([5.1, 4.1, 3.1, 2.1, 1.1], overall)[0, 1])
+    assert result.linear.high < 0
+    assert (result.raters, result.images) == (3, 1)
 
 
 def test_explainers_at_a_layer_are_left_out_and_unknown_ones_refused(tmp_path):
     ratings = read_ratings(write(tmp_path, decreasing_ratings()))
-    found = compare_with_ratings(synthetic_bias(layer="body.3"), ratings)
-    assert found.explainers == ("grad", "gradient_x_input", "lrp", "deepshap")
+    result = compare_with_ratings(synthetic_bias(layer="body.3"), ratings)
+    assert result.explainers == ("grad", "gradient_x_input", "lrp", "deepshap")
     with pytest.raises(InputError, match="'grat' has no measured bias"):
         compare_with_ratings(
             synthetic_bias(), read_ratings(write(tmp_path, decreasing_ratings().replace("grad,", "grat,")))
@@ -104,8 +104,8 @@ def test_the_section_needs_ratings_and_a_bias(tmp_path):
     bias = synthetic_bias()
     bias.save(result_file(workspace.out, "lenet"))
     text = human.run(workspace)
-    found = compare_with_ratings(bias, read_ratings(tmp_path / "data" / "ratings.csv"))
-    assert f"{found.linear.r:+.2f} [{found.linear.low:+.2f}, {found.linear.high:+.2f}]" in text
+    result = compare_with_ratings(bias, read_ratings(tmp_path / "data" / "ratings.csv"))
+    assert f"{result.linear.r:+.2f} [{result.linear.low:+.2f}, {result.linear.high:+.2f}]" in text
     assert "people prefer explainers with little bias" in text
     assert f"| LRP | {bias['lrp'].overall.mean:.4f} | 3.10 ± 0.25 |" in text
     assert (tmp_path / "bias-human.png").exists()

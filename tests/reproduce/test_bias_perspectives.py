@@ -40,9 +40,9 @@ def test_gini_hand_worked():
 
 def test_max_sensitivity_hand_worked():
     maps, moved = [[3.0, 4.0], [0.0, 0.0]], [[[3.0, 5.0], [1, 1]], [[0.0, 0.0], [0, 0]]]
-    found = bias_metrics.max_sensitivity(maps, moved)
-    assert found[0] == pytest.approx(5 / 5)
-    assert np.isnan(found[1])
+    result = bias_metrics.max_sensitivity(maps, moved)
+    assert result[0] == pytest.approx(5 / 5)
+    assert np.isnan(result[1])
     with pytest.raises(InputError, match="perturbed"):
         bias_metrics.max_sensitivity(maps, [[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]])
 
@@ -50,7 +50,7 @@ def test_max_sensitivity_hand_worked():
 def test_infidelity_hand_worked():
     drops = [[1.0, 2.0, -1.0]] * 4
     predicted = [[2.0, 4.0, -2.0], [2.0, -1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
-    # in proportion; at a right angle; silent; the first drop of three, 1 of 1 + 4 + 1
+    # Proportional to the drops; orthogonal to them; zero; only the first of three drops (1 of 1 + 4 + 1).
     assert bias_metrics.infidelity(predicted, drops) == pytest.approx([0, 1, 1, 1 - 1 / 6])
     assert np.isnan(bias_metrics.infidelity([[1.0, 2.0]], [[0.0, 0.0]])).all()
     with pytest.raises(InputError, match="drops"):
@@ -86,7 +86,7 @@ def test_max_sensitivity_equals_captums():
     def maps(rows):
         return explain.attribute(network, rows, torch.zeros(len(rows), dtype=torch.long), "gradient_x_input").flatten(1)
 
-    moved = torch.stack([maps(x + one) for one in noise])
+    moved = torch.stack([maps(x + draw) for draw in noise])
     ours = bias_metrics.max_sensitivity(maps(x).double().numpy(), moved.double().numpy())
     theirs = sensitivity_max(
         InputXGradient(network).attribute,
@@ -101,7 +101,7 @@ def test_max_sensitivity_equals_captums():
 def test_a_linear_network_has_zero_infidelity_and_zero_sensitivity():
     network, x = linear_network(), images()
     background = torch.zeros(2, 3, 6, 6)
-    found = measure_perspectives(
+    result = measure_perspectives(
         network,
         x,
         torch.tensor([0, 1, 0, 1]),
@@ -109,17 +109,17 @@ def test_a_linear_network_has_zero_infidelity_and_zero_sensitivity():
         settings=BiasSettings(methods=["grad", "gradient_x_input"]),
         removals=30,
     )
-    assert found["gradient_x_input"].infidelity.mean == pytest.approx(0, abs=1e-6)
-    assert found["grad"].infidelity.mean > 0.1
-    assert found["grad"].sensitivity.mean == pytest.approx(0, abs=1e-9)
-    assert found["gradient_x_input"].sensitivity.mean > 0
-    assert found["constant"].sensitivity.mean == 0
-    assert found["constant"].sparsity.mean == pytest.approx(0)
-    assert found["random"].sensitivity.mean > 1
+    assert result["gradient_x_input"].infidelity.mean == pytest.approx(0, abs=1e-6)
+    assert result["grad"].infidelity.mean > 0.1
+    assert result["grad"].sensitivity.mean == pytest.approx(0, abs=1e-9)
+    assert result["gradient_x_input"].sensitivity.mean > 0
+    assert result["constant"].sensitivity.mean == 0
+    assert result["constant"].sparsity.mean == pytest.approx(0)
+    assert result["random"].sensitivity.mean > 1
     with pytest.raises(InputError, match="expected images"):
         measure_perspectives(network, x.flatten(1), torch.zeros(4), background=background)
     with pytest.raises(InputError, match="not measured"):
-        found["lime"]
+        result["lime"]
 
 
 def test_random_squares_are_square_and_small():
@@ -155,7 +155,7 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
 
     monkeypatch.setattr(figures, "rank_lines", watched)
     text = perspectives.run(Workspace(None, tmp_path, tmp_path, lambda *_: None))
-    found = measure_perspectives(
+    result = measure_perspectives(
         model.network,
         model.examples(3)[0],
         model.examples(3)[1],
@@ -166,17 +166,17 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
     )
     row = next(line for line in text.splitlines() if line.startswith("| GI |"))
     assert f"{bias['gradient_x_input'].overall.mean:.4f}" in row
-    assert f"{found['gradient_x_input'].infidelity.mean:.4f}" in row
-    assert f"{found['gradient_x_input'].sparsity.mean:.4f}" in row
+    assert f"{result['gradient_x_input'].infidelity.mean:.4f}" in row
+    assert f"{result['gradient_x_input'].sparsity.mean:.4f}" in row
     tau = metrics.kendall_correlation(
-        [bias[name].overall.mean for name in methods], [found[name].infidelity.mean for name in methods]
+        [bias[name].overall.mean for name in methods], [result[name].infidelity.mean for name in methods]
     ).tau
-    own = next(line for line in text.splitlines() if line.startswith("| bias |"))
-    assert own.split("|")[3].strip() == f"{tau:+.2f}"
+    bias_row = next(line for line in text.splitlines() if line.startswith("| bias |"))
+    assert bias_row.split("|")[3].strip() == f"{tau:+.2f}"
     names, ways = shown[0]
     assert names == ["Grad", "GI", "IG"]
-    assert ways["sparsity"] == pytest.approx([-found[name].sparsity.mean for name in methods])
-    sparsest = max(methods, key=lambda name: found[name].sparsity.mean)
+    assert ways["sparsity"] == pytest.approx([-result[name].sparsity.mean for name in methods])
+    sparsest = max(methods, key=lambda name: result[name].sparsity.mean)
     assert f"{names[methods.index(sparsest)]} by sparsity" in text
 
 

@@ -18,11 +18,11 @@ from tests.helpers.bias_network import tiny_model, workspace_at
 def test_sampling_distribution_is_scipys_moments():
     rng = np.random.default_rng(0)
     marginals = rng.standard_t(6, size=(500, 7)) * np.arange(1, 8)
-    found = metrics.sampling_distribution(marginals)
-    assert found.excess_kurtosis == pytest.approx(stats.kurtosis(marginals, axis=0))
-    assert found.variance == pytest.approx(marginals.var(axis=0, ddof=1))
-    low, high = np.quantile(found.variance, [0.1, 0.9])
-    assert found.variance_spread == pytest.approx(high / low)
+    result = metrics.sampling_distribution(marginals)
+    assert result.excess_kurtosis == pytest.approx(stats.kurtosis(marginals, axis=0))
+    assert result.variance == pytest.approx(marginals.var(axis=0, ddof=1))
+    low, high = np.quantile(result.variance, [0.1, 0.9])
+    assert result.variance_spread == pytest.approx(high / low)
     with pytest.raises(InputError, match="at least 4"):
         metrics.sampling_distribution(marginals[:3])
 
@@ -74,13 +74,13 @@ def test_deepshap_experiment(tmp_path, monkeypatch):
     text = (workspace.out / "sections" / "bias-deepshap.md").read_text()
     examples = select_examples(workspace, model, 2)
     halves = [examples.marginals(10)[:, at::2].mean(axis=1) for at in range(2)]
-    found = metrics.map_agreement(examples.maps(("deepshap",))[0], (halves[0] + halves[1]) / 2)
-    assert f"| DeepSHAP, 100 backgrounds | {found.cosine.mean():.2g} [" in text
+    result = metrics.map_agreement(examples.maps(("deepshap",))[0], (halves[0] + halves[1]) / 2)
+    assert f"| DeepSHAP, 100 backgrounds | {result.cosine.mean():.2g} [" in text
     assert f"{metrics.map_agreement(*halves).error.mean():.2g} [" in text
     table, players = tabular.load_tabular_model(workspace)
     x, y = table.examples(8)
     rows = ExampleSet(workspace, table, x, y, table.background(100), players)
-    exact = np.stack([one.values for one in rows.exact()])
+    exact = np.stack([exact.values for exact in rows.exact()])
     bias = metrics.attribution_biases(exact, rows.marginals(30).mean(axis=1))
     assert f"| sampled Shapley values, ours | {bias.mean[0, 0]:.4f} [" in text
     by_deepshap = explain.attribute(table.network, x, y, "deepshap", background=rows.background)
@@ -100,9 +100,9 @@ def test_gaussian_experiment(tmp_path, monkeypatch):
     examples = select_examples(workspace, model, 6)
     regions = gaussian.random_regions(8, 8, 3, 2, 0)
     maps = examples.maps(("gradient_x_input",))[0]
-    found = bias_metrics.region_distributions(np.stack([maps[:, region] for region in regions]))
-    assert f"| Gradient x Input, LeNet | variance | {found.variance[0]:.2g} |" in text
-    assert f"{found.levene_p:.1g} | {found.friedman_p:.1g}" in text
+    result = bias_metrics.region_distributions(np.stack([maps[:, region] for region in regions]))
+    assert f"| Gradient x Input, LeNet | variance | {result.variance[0]:.2g} |" in text
+    assert f"{result.levene_p:.1g} | {result.friedman_p:.1g}" in text
     values = examples.marginals(4, of=regions.ravel().tolist()).mean(axis=1)
     assert f"| Shapley values, LeNet | mean | {values[:, :4].mean():.2g} |" in text
     assert "| Gradient x Input, paper | variance | 0.7243 | 0.6894 | 0.7719 |" in text

@@ -27,13 +27,13 @@ def game(coalitions):
 
 def test_an_interaction_is_attributed_to_the_player_masked_first():
     solved = explain.exact_shapley(game, 3)
-    found = explain.masked_in_order(solved, [1, 0, 2])
-    # The second goes first and takes both interactions whole; the first and the third are left with what they are alone.
-    assert found.drops == pytest.approx([1, 2 + 4 + 12, 3])
-    assert found.dividend_sums == pytest.approx(found.drops)
-    assert found.single_dividends == pytest.approx([1, 2, 3])
-    assert found.shapley == pytest.approx([1 + 2 + 4, 2 + 2 + 4, 3 + 4])
-    assert found.displaced == pytest.approx((6 + 10 + 4) / (7 + 8 + 7))
+    result = explain.masked_in_order(solved, [1, 0, 2])
+    # The second player is masked first, so both interactions are attributed to it; the others have their own dividends.
+    assert result.drops == pytest.approx([1, 2 + 4 + 12, 3])
+    assert result.dividend_sums == pytest.approx(result.drops)
+    assert result.single_dividends == pytest.approx([1, 2, 3])
+    assert result.shapley == pytest.approx([1 + 2 + 4, 2 + 2 + 4, 3 + 4])
+    assert result.displaced == pytest.approx((6 + 10 + 4) / (7 + 8 + 7))
 
 
 @settings(max_examples=30, deadline=None)
@@ -43,15 +43,15 @@ def test_remark_1_on_random_games(seed, players):
     outputs = rng.normal(size=1 << players)
     solved = explain.exact_shapley(lambda rows: outputs[rows @ (1 << np.arange(players))], players)
     order = rng.permutation(players).tolist()
-    found = explain.masked_in_order(solved, order)
-    assert found.mismatch < 1e-9
+    result = explain.masked_in_order(solved, order)
+    assert result.mismatch < 1e-9
     for index, player in enumerate(order):
         earlier = set(order[:index])
         by_sets = sum(
             value for members, value in solved.dividends.items() if player in members and not members & earlier
         )
-        assert found.drops[player] == pytest.approx(by_sets, abs=1e-9)
-    assert found.drops.sum() == pytest.approx(outputs[-1] - outputs[0])
+        assert result.drops[player] == pytest.approx(by_sets, abs=1e-9)
+    assert result.drops.sum() == pytest.approx(outputs[-1] - outputs[0])
 
 
 def test_masking_refuses_an_order_with_repeated_players():
@@ -61,8 +61,8 @@ def test_masking_refuses_an_order_with_repeated_players():
 
 def test_additive_games_are_not_displaced():
     solved = explain.exact_shapley(lambda rows: rows @ np.array([1.0, -2.0, 3.0]), 3)
-    found = masking.displacement([solved], np.array([[3.0, 1.0, 2.0]]))
-    assert found.descending == pytest.approx([0], abs=1e-12)
+    result = masking.displacement([solved], np.array([[3.0, 1.0, 2.0]]))
+    assert result.descending == pytest.approx([0], abs=1e-12)
     assert masking.remark_mismatch(3, 5, 0) < 1e-12
     steep = masking.displacement([explain.exact_shapley(game, 3)], np.array([[2.0, 3.0, 1.0]]))
     assert steep.descending == pytest.approx([20 / 22])
@@ -71,9 +71,9 @@ def test_additive_games_are_not_displaced():
 
 def test_relative_attribution_hand_worked():
     values = np.array([[1.0, -3.0, 2.0], [0.0, 5.0, -1.0], [0.0, 0.0, 0.0]])
-    found = bias_metrics.relative_attribution(values, [1, 0, 2])
-    assert found[:2] == pytest.approx([3 / 2, 0])
-    assert math.isnan(found[2])
+    result = bias_metrics.relative_attribution(values, [1, 0, 2])
+    assert result[:2] == pytest.approx([3 / 2, 0])
+    assert math.isnan(result[2])
     with pytest.raises(InputError, match="one player from 0 to 2"):
         bias_metrics.relative_attribution(values, [3, 0, 0])
 
@@ -81,7 +81,7 @@ def test_relative_attribution_hand_worked():
 def test_share_inside_and_its_correction_for_noise():
     values, inside = np.array([[2.0, -2.0, 1.0]]), np.array([[True, False, False]])
     assert bias_metrics.share_inside(values, inside) == pytest.approx([0.4])
-    # Two halves that disagree about the third's sign leave (|.5| * -1 + |-.3| * 1) / 2 ... by hand: 2, 2 and -.4.
+    # The halves have different signs for the third player: (.5 * -1 + .3 * -1) / 2 = -.4; the others are 2 and 2.
     halves = np.array([[[2.0, -2.0, 0.5]], [[2.0, -2.0, -0.3]]])
     assert bias_metrics.share_inside(values, inside, halves) == pytest.approx([2 / (2 + 2 - 0.4)])
     rng = np.random.default_rng(0)
@@ -119,29 +119,29 @@ def test_region_distributions_detect_a_gaussian_and_equal_spread():
 
 def test_patches_come_from_another_class_and_nothing_else_changes():
     before = pictures_benchmark(30)
-    found = planted.paste_other_class(before, 4, seed=0)
-    old, new = before.tasks[0].test, found.benchmark.tasks[0].test
-    inside = found.inside(np.arange(30)).reshape(30, 8, 8)
+    result = planted.paste_other_class(before, 4, seed=0)
+    old, new = before.tasks[0].test, result.benchmark.tasks[0].test
+    inside = result.inside(np.arange(30)).reshape(30, 8, 8)
     assert (inside.sum(axis=(1, 2)) == 4).all()
     assert (new.y == old.y).all()
     for row in range(30):
         assert (new.x[row][:, ~inside[row]] == old.x[row][:, ~inside[row]]).all()
-        top, left = found.corners[row]
+        top, left = result.corners[row]
         assert top % 2 == left % 2 == 0
-        # Pictures of class 0 are at most 79 bright, those of class 1 at least 60 and up to 139.
+        # Pixels of class 0 are at most 79, those of class 1 between 60 and 139.
         patch = new.x[row][:, inside[row]]
         assert (patch < 80).all() if new.y[row] else (patch >= 60).all()
 
 
 def test_the_pattern_decides_the_class():
-    found = planted.plant_pattern(pictures_benchmark(30), 4, seed=0)
-    test = found.benchmark.tasks[0].test
-    assert found.benchmark.outputs == 2
+    result = planted.plant_pattern(pictures_benchmark(30), 4, seed=0)
+    test = result.benchmark.tasks[0].test
+    assert result.benchmark.outputs == 2
     assert sorted(test.y) == [0] * 15 + [1] * 15
-    inside = found.inside(np.arange(30)).reshape(30, 8, 8)
+    inside = result.inside(np.arange(30)).reshape(30, 8, 8)
     assert (inside.sum(axis=(1, 2)) == 16 * test.y).all()
     patches = [test.x[row][:, inside[row]] for row in range(30) if test.y[row]]
-    assert all((one == patches[0]).all() for one in patches)
+    assert all((patch == patches[0]).all() for patch in patches)
     assert len(np.unique(patches[0])) > 1
 
 
@@ -159,11 +159,11 @@ def test_masking_experiment(tmp_path, monkeypatch):
     run_experiment(masking.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-masking.md").read_text()
     drops = select_examples(workspace, model, 2).marginals(20)
-    medians = [float(np.median(metrics.context_instability(own).median)) for own in drops]
+    medians = [float(np.median(metrics.context_instability(image_drops).median)) for image_drops in drops]
     assert f"| {np.mean(medians):.3g} [" in text
     solved = select_examples(workspace, model, 2, 2).exact()
-    own = masking.displacement(solved, np.stack([one.values for one in solved])).descending
-    assert f"| by the Shapley values themselves | {own.mean():.2g} [" in text
+    by_shapley = masking.displacement(solved, np.stack([exact.values for exact in solved])).descending
+    assert f"| by the Shapley values themselves | {by_shapley.mean():.2g} [" in text
     assert "So the remark holds" in text
     assert (workspace.pictures / "bias-masking.png").stat().st_size > 5_000
 
@@ -181,10 +181,10 @@ def test_planted_experiments(tmp_path, monkeypatch):
         run_experiment(module.EXPERIMENT, workspace)
         assert (workspace.pictures / f"{module.EXPERIMENT.name}.png").stat().st_size > 2_000
     text = (workspace.out / "sections" / "bias-irrelevant-region.md").read_text()
-    made = planted.paste_other_class(pictures_benchmark(40), 2, 0)
-    model = train_or_load(workspace, "mlp5", made.benchmark, short, label="lenet-pasted")
-    values = np.stack([one.values for one in select_examples(workspace, model, 4, 2).exact()])
-    regions = made.corners[selected_rows(model, 4)] // 4 @ [2, 1]
+    pasted = planted.paste_other_class(pictures_benchmark(40), 2, 0)
+    model = train_or_load(workspace, "mlp5", pasted.benchmark, short, label="lenet-pasted")
+    values = np.stack([exact.values for exact in select_examples(workspace, model, 4, 2).exact()])
+    regions = pasted.corners[selected_rows(model, 4)] // 4 @ [2, 1]
     assert f"| ours | {bias_metrics.relative_attribution(values, regions).mean():.3g} [" in text
     assert "| paper | 1.0336 |" in text
     pattern = (workspace.out / "sections" / "bias-planted-pattern.md").read_text()

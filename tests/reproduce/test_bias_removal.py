@@ -36,8 +36,8 @@ def test_area_under_hand_worked_curves():
 
 def test_removed_pixels_are_replaced_in_all_channels():
     x, empty = torch.ones(1, 3, 2, 2), torch.zeros(1, 3, 2, 2)
-    found = replace_top(x, np.array([[0.0, 4.0, 3.0, 0.0]]), 0.5, empty)
-    assert found[0].tolist() == [[[1, 0], [0, 1]]] * 3
+    result = replace_top(x, np.array([[0.0, 4.0, 3.0, 0.0]]), 0.5, empty)
+    assert result[0].tolist() == [[[1, 0], [0, 1]]] * 3
 
 
 def test_curves_start_and_end_at_the_full_and_the_empty_image():
@@ -47,23 +47,23 @@ def test_curves_start_and_end_at_the_full_and_the_empty_image():
     x = torch.randn(6, 3, 4, 4, generator=torch.Generator().manual_seed(1))
     y = torch.tensor([0, 1, 0, 1, 0, 1])
     background = torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(2)) * 0.1
-    found = measure_removal(
+    result = measure_removal(
         network, x, y, background=background, settings=BiasSettings(methods=["gradient_x_input", "grad"]), steps=8
     )
     with torch.no_grad():
-        whole = network(x).softmax(1)[range(6), y].double().numpy()
+        full_image = network(x).softmax(1)[range(6), y].double().numpy()
         empty = network(background.mean(0)[None]).softmax(1)[0, y].double().numpy()
-    for entry in found.explainers:
-        assert entry.deletion[:, 0] == pytest.approx(whole)
+    for entry in result.explainers:
+        assert entry.deletion[:, 0] == pytest.approx(full_image)
         assert entry.deletion[:, -1] == pytest.approx(empty)
         assert entry.insertion[:, 0] == pytest.approx(empty)
-        assert entry.insertion[:, -1] == pytest.approx(whole)
+        assert entry.insertion[:, -1] == pytest.approx(full_image)
         assert entry.deletion_area.mean == pytest.approx(bias_metrics.area_under(entry.deletion).mean())
-    # The output is linear with a base near zero: removing by contribution lowers it fastest, showing it raises it fastest.
-    best = found["gradient_x_input"]
+    # The output is linear: the order by contribution lowers it fastest in deletion and raises it fastest in insertion.
+    best = result["gradient_x_input"]
     for name in ("grad", "random", "constant"):
-        assert best.deletion_area.mean < found[name].deletion_area.mean
-        assert best.insertion_area.mean > found[name].insertion_area.mean
+        assert best.deletion_area.mean < result[name].deletion_area.mean
+        assert best.insertion_area.mean > result[name].insertion_area.mean
     with pytest.raises(InputError, match="expected images"):
         measure_removal(network, x.flatten(1), y, background=background)
     with pytest.raises(InputError, match="steps"):
@@ -101,28 +101,28 @@ def test_the_section_shows_areas_and_accuracies_after_retraining(tmp_path, monke
     monkeypatch.setattr(removal, "SETTINGS", small)
     monkeypatch.setattr(removal, "lenet", lambda _: model)
     monkeypatch.setattr(removal, "small_cifar10", lambda _: benchmark)
-    made = []
+    trained_labels = []
 
     def tiny(workspace, network, changed, training, *, seed, label):
         """Stand in for training: the accuracy is half the share of test pixels that remain."""
         mean = round(float(benchmark.tasks[0].train.x.mean()))
-        kept = float((changed.tasks[0].test.x != mean).mean())
-        made.append(label)
-        return TrainedModel(label, model.network, changed, kept / 2)
+        remaining = float((changed.tasks[0].test.x != mean).mean())
+        trained_labels.append(label)
+        return TrainedModel(label, model.network, changed, remaining / 2)
 
     monkeypatch.setattr(removal, "train_or_load", tiny)
     text = removal.run(Workspace(None, tmp_path, tmp_path, lambda *_: None))
-    assert made[0] == "roar"
-    assert set(made[1:]) == {f"roar-{name}-{share}" for name in small.retrained for share in (25, 50, 75)}
+    assert trained_labels[0] == "roar"
+    assert set(trained_labels[1:]) == {f"roar-{name}-{share}" for name in small.retrained for share in (25, 50, 75)}
     row = next(line for line in text.splitlines() if line.startswith("| random | ") and line.count("|") == 5)
     after = [float(cell) for cell in row.split("|")[2:5]]
     assert after[0] > after[1] > after[2]
     assert "Accuracy without Grad-CAM's pixels minus accuracy without guided backprop's: 25 %:" in text
     x, y = model.examples(4)
-    found = measure_removal(network, x, y, background=model.background(5), steps=4, settings=BiasSettings(samples=8))
-    assert f"| IG | {found['integrated_gradients'].deletion_area.mean:.3f} ±" in text
+    result = measure_removal(network, x, y, background=model.background(5), steps=4, settings=BiasSettings(samples=8))
+    assert f"| IG | {result['integrated_gradients'].deletion_area.mean:.3f} ±" in text
     first = min(
-        (entry for entry in found.explainers if entry.method not in ("constant", "random")),
+        (entry for entry in result.explainers if entry.method not in ("constant", "random")),
         key=lambda entry: entry.deletion_area.mean,
     )
     assert f"falls fastest under deletion with {SHORT[first.method]} and" in text
@@ -148,13 +148,13 @@ def test_maps_for_retraining_explain_the_predicted_class():
     model = TrainedModel(
         "small", nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval(), digits(), 0.5
     )
-    found = removal._all_maps(model, "gradient_x_input", train=False)
+    result = removal._all_maps(model, "gradient_x_input", train=False)
     test = model.benchmark.tasks[0].test
     x, _ = model.examples(len(test))
     with torch.no_grad():
         predicted = model.network(x).argmax(1)
     expected = explain.attribute(model.network, x, predicted, "gradient_x_input", reduce="pixels").flatten(1)
-    assert found == pytest.approx(expected.detach().double().numpy(), abs=1e-6)
+    assert result == pytest.approx(expected.detach().double().numpy(), abs=1e-6)
 
 
 def test_lines_of_controls_are_gray():
@@ -169,5 +169,5 @@ def test_removal_pictures_are_drawn_without_rescaling():
     picture = np.full((3, 2, 2), 51.0)
     figure = figures.removal_pictures({"grad": [picture, picture + 51]}, ["image", "25 % removed"])
     shown = [np.asarray(panel.images[0].get_array()) for panel in figure.axes]
-    assert [float(one.min()) for one in shown] == pytest.approx([0.2, 0.4])
+    assert [float(image.min()) for image in shown] == pytest.approx([0.2, 0.4])
     assert figure.axes[0].get_ylabel() == "grad"

@@ -170,10 +170,10 @@ def test_the_signed_gradient_has_the_sign_of_the_largest_channel(tmp_path):
     benchmark = Benchmark("small", (task,), "class", 2, (0,), (0.0, 0.0), (1.0, 1.0), 0)
     study = table.Study("lenet", "Linear", lambda _: TrainedModel("linear", network, benchmark, 1.0), 2, 20)
     workspace = Workspace(None, tmp_path, tmp_path, lambda *_: None)
-    found = table.signed_gradient_bias(study, study.model(workspace), workspace)
+    result = table.signed_gradient_bias(study, study.model(workspace), workspace)
     # Shapley values of a linear game are the weights summed over channels; the signed map has the larger of the two.
     expected = metrics.attribution_biases([[-3.0, -5.0, 2.5, 0.5]] * 2, [[-2.0, -4.0, 4.5, 0.5]] * 2)
-    assert found.mean == pytest.approx(expected.mean, abs=1e-5)
+    assert result.mean == pytest.approx(expected.mean, abs=1e-5)
 
 
 def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
@@ -190,7 +190,14 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
     assert tabular.columns(model.benchmark).labels.tolist() == [0, 1, 2, 2, 2]
     methods = ("gradient_x_input", "integrated_gradients", "deepshap")
     study = table.Study(
-        "own", "Table", lambda _: model, 6, 0, lambda one: tabular.columns(one.benchmark), exact=True, methods=methods
+        "own",
+        "Table",
+        lambda _: model,
+        6,
+        0,
+        lambda model: tabular.columns(model.benchmark),
+        exact=True,
+        methods=methods,
     )
     text = table.run(Workspace(tmp_path, tmp_path / "out", tmp_path, lambda *_: None), [study])
     result = BiasResult.load(table.result_file(tmp_path / "out", "own"))

@@ -35,7 +35,7 @@ def study(tmp_path, monkeypatch):
 
 def cells(page, title, noise, method):
     """Return the cells of the first row of a section with this noise level and method."""
-    (part,) = [one for one in re.split(r"^(?=## )", page, flags=re.MULTILINE) if one.startswith(f"## {title}\n")]
+    (part,) = [text for text in re.split(r"^(?=## )", page, flags=re.MULTILINE) if text.startswith(f"## {title}\n")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")]
     return next(row for row in rows if row[0] == noise and row[2] == f"`{method}`")
 
@@ -86,9 +86,9 @@ def test_the_three_warnings_are_computed_from_the_stored_maps(study):
     maps = stored_maps(result, "expected_gradients", 1)
     assert len(maps) == result.folds
     pairs = result.stages[0].pairs["expected_gradients"]
-    own = (pairs.first == 1) & (pairs.second == 0)
+    selected = (pairs.first == 1) & (pairs.second == 0)
     distance = np.sqrt(((maps[1] - maps[0]) ** 2).reshape(len(maps[0]), -1).sum(axis=1))
-    assert pairs.distances["l2"][own] == pytest.approx(distance, rel=1e-4)
+    assert pairs.distances["l2"][selected] == pytest.approx(distance, rel=1e-4)
     text = "\n".join(lines)
     assert "A constant map has MeGe 1.000" in text
     assert re.search(r"between similar classes [\d.nan]+ \(\d+ pairs\); all others [\d.]+ \(\d+ pairs\)", text)
@@ -97,8 +97,8 @@ def test_the_three_warnings_are_computed_from_the_stored_maps(study):
 def test_a_page_with_other_content_is_not_overwritten(perdure, study):
     page = study / "README.md"
     run = ("reproduce", "retraining", "--data-dir", study, "--only", "tiny", "--page", page)
-    for text, found in (("# Ours\n", "the title"), (f"{retraining.TITLE}\n\n## Notes\nmine\n", "'## Notes'")):
+    for text, problem in (("# Ours\n", "the title"), (f"{retraining.TITLE}\n\n## Notes\nmine\n", "'## Notes'")):
         page.write_text(text)
-        assert found in perdure(*run, code=2).stderr
+        assert problem in perdure(*run, code=2).stderr
         assert page.read_text() == text
     assert "--only tin:" in perdure(*run[:5], "tin", code=2).stderr

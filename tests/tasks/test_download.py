@@ -133,10 +133,10 @@ def test_a_damaged_file_on_disk_is_named_with_both_checksums_and_not_changed(sit
     path = tmp_path / "data" / "file.bin"
     path.parent.mkdir()
     path.write_bytes(CONTENT[:-1])
-    found = hashlib.md5(CONTENT[:-1], usedforsecurity=False).hexdigest()
+    actual = hashlib.md5(CONTENT[:-1], usedforsecurity=False).hexdigest()
     with pytest.raises(InputError) as error:
         fetch(remote(), tmp_path)
-    for word in (str(path), found, str(remote().digest), "Delete it"):
+    for word in (str(path), actual, str(remote().digest), "Delete it"):
         assert word in str(error.value)
     with pytest.raises(InputError, match="Delete it"):
         verify(path, remote().digest)

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from perdure import surrogate
-from perdure.surrogate.estimation.adam import PaperParameters, projected_adam, random_parameters
+from perdure.surrogate.estimation.adam import PaperParameters, adam_random_parameters, projected_adam
 from perdure.surrogate.problem import make_problem
 
 Array = NDArray[np.float64]
@@ -45,7 +45,7 @@ def appendix_b(seed: int) -> Scenario:
     efficiency, retention, translation = rng.uniform(0, 1, (3, ALGORITHMS))
     curriculum = [int(task) for task in rng.integers(0, TASKS, STEPS)]
     curves = surrogate.simulate(curriculum, transfer, difficulty, efficiency, retention, translation)
-    return Scenario(curriculum, curves, random_parameters(make_problem(curves, curriculum), 1, rng))
+    return Scenario(curriculum, curves, adam_random_parameters(make_problem(curves, curriculum), 1, rng))
 
 
 def authors_loop(scenario: Scenario, steps: int = 1000) -> float:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from perdure import explain, learners, metrics, tasks
 from perdure.audits import ShapcSettings, audit_shapc
-from perdure.runs.data import balanced_order
+from perdure.runs.data import balanced_data_order
 from perdure.runs.loaded_run import LoadedRun, load_run
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -56,7 +56,7 @@ def cases(run: LoadedRun) -> list[tuple[int, int, int]]:
     """Return (tau, t, example): the maps whose error is measured."""
     steps = []
     for tau in run.first_visits():
-        order = balanced_order(run.data.labels(run.curriculum[tau]), 0, run.curriculum[tau])
+        order = balanced_data_order(run.data.labels(run.curriculum[tau]), 0, run.curriculum[tau])
         steps += [(tau, t, int(row)) for t in (tau, len(run.curriculum) - 1) for row in order[:CHECKED]]
     return steps
 

@@ -89,7 +89,7 @@ def main(count: int, permutations: int, truth: int) -> None:
     errors: dict[tuple[str, int], list[FloatArray]] = {(name, size): [] for name in ESTIMATORS for size in GROUPS}
     seconds = dict.fromkeys(ESTIMATORS, 0.0)
     for index in range(count):
-        players = explain.pixels(tuple(x.shape[1:]))
+        players = explain.pixel_players(tuple(x.shape[1:]))
         game = explain.fast_game(
             explain.NetworkGame(net, x[index], int(y[index]), players, background.mean(dim=0), index=index)
         )

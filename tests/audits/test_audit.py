@@ -7,10 +7,10 @@ import pytest
 
 import perdure
 from perdure import metrics
-from perdure.audits import Audit, audit_runs, measure_run
+from perdure.audits import Audit, audit_measures, audit_runs
 from perdure.audits import audit as audit_records
 from perdure.base.errors import InputError
-from perdure.importers import read_accuracies
+from perdure.importers import read_accuracy_matrices
 from perdure.record import Cost, Evaluations, Measurements
 
 R = np.array([[0.9, 0.2, 0.1], [0.6, 0.8, 0.3], [0.5, 0.7, 1.0]])
@@ -24,31 +24,31 @@ def run(learner="ewc", table=R, **more) -> Measurements:
 
 
 def test_the_measures_of_a_run_equal_the_metrics():
-    values = measure_run(run(cost=COST, lifetime_bits=200))
+    values = audit_measures(run(cost=COST, lifetime_bits=200))
     assert values["A"] == metrics.accuracy(R)
     assert values["forgetting"] == metrics.average_forgetting(R)
     assert values["MS"] == pytest.approx((1 + 1 / 3 + 1 / 3) / 3)
     assert values["SSS"] == pytest.approx(1 - (0 + 0.25 + 0.5) / 3)
     assert values["CE"] == pytest.approx(1.0)
-    with_teachers = measure_run(run(cost=COST, lifetime_bits=200), count_teachers=True)
+    with_teachers = audit_measures(run(cost=COST, lifetime_bits=200), count_teachers=True)
     assert with_teachers["MS"] == pytest.approx((1 + 1 / 3 + 10 / 35) / 3)
 
 
 def test_each_missing_cost_has_its_own_reason():
-    values = measure_run(run())
+    values = audit_measures(run())
     assert metrics.reason(values["MS"]) == "no costs were given"
-    values = measure_run(run(cost=COST))
+    values = audit_measures(run(cost=COST))
     assert "lifetime_bits" in (metrics.reason(values["SSS"]) or "")
     half = Cost.from_rows([[10, 0, 0, 0, math.nan, 10]] * 3)
-    assert "operations" in (metrics.reason(measure_run(run(cost=half))["CE"]) or "")
+    assert "operations" in (metrics.reason(audit_measures(run(cost=half))["CE"]) or "")
 
 
 def test_evaluations_within_tasks_give_minimum_accuracy_and_windowed_forgetting():
     evaluations = Evaluations(np.array([[0.9, 0.2, 0.1], [0.0, 0.5, 0.2], *R[1:].tolist()]), (0, 1, 1, 2))
-    values = measure_run(run(evaluations=evaluations))
+    values = audit_measures(run(evaluations=evaluations))
     assert values["min_accuracy"] == pytest.approx((0.0 + 0.7) / 2)
     assert values["windowed_forgetting"] == pytest.approx(metrics.windowed_forgetting(evaluations.values, 10))
-    assert "windowed_forgetting" not in measure_run(run())
+    assert "windowed_forgetting" not in audit_measures(run())
 
 
 def test_runs_are_averaged_and_learners_compared():
@@ -153,7 +153,7 @@ def test_learners_of_different_benchmarks_are_not_ranked_together():
 def test_published_replay_forgets_less_than_naive(shared_data):
     folder = shared_data / "accuracy-matrices"
     files = [folder / "naive_seed42.csv", *sorted(folder.glob("replay2000_uniform_seed*.csv"))]
-    audit = audit_runs([run for file in files for run in read_accuracies(file)])
+    audit = audit_runs([run for file in files for run in read_accuracy_matrices(file)])
     naive, replay = audit.learners
     assert replay.learner == "replay2000_uniform"
     assert len(replay.runs) == 3

@@ -14,10 +14,10 @@ from torch import nn
 
 from perdure import Recorder, explain, learners, metrics, tasks
 from perdure.audits import BiasSettings, ShapcSettings, audit, audit_shapc, measure_bias, network_bias, record_bias
-from perdure.audits.bias import records as bias_records
-from perdure.audits.bias.results import BiasResult, explainer_bias, verdict_of
+from perdure.audits.bias import record_bias as bias_records
+from perdure.audits.bias.results import BiasResult, bias_result_verdict, explainer_bias_result
 from perdure.base.errors import InputError
-from perdure.runs.data import BenchmarkData, balanced_order
+from perdure.runs.data import BenchmarkData, balanced_data_order
 from tests.helpers.checkpoints import SIDE, Net, examples, net
 
 HEAD = nn.Linear(27, 4)
@@ -77,7 +77,9 @@ def test_grad_cam_is_measured_at_the_positions_of_its_layer():
         expected = ((at - mean) * weights).sum(1).flatten(1)
     assert table.values == pytest.approx(expected.numpy(), abs=1e-5)
     expected_maps = LayerGradCam(CONV, CONV[2]).attribute(X, target=torch.from_numpy(target), relu_attributions=True)
-    assert explain.layer_maps(CONV, X, target, "2") == pytest.approx(expected_maps.detach().flatten(1).numpy())
+    assert explain.shapley_table_layer_maps(CONV, X, target, "2") == pytest.approx(
+        expected_maps.detach().flatten(1).numpy()
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,12 +188,12 @@ def synthetic_bias(method, values, layer=None):
         sides=metrics.bias.SIDES,
         degenerate=int(np.isnan(table[:, 0, 0]).sum()),
     )
-    return explainer_bias(method, bias, 0, layer)
+    return explainer_bias_result(method, bias, 0, layer)
 
 
 def known_verdict(*explainers):
     """Return the verdict; there must be one."""
-    verdict = verdict_of(explainers)
+    verdict = bias_result_verdict(explainers)
     assert verdict is not None
     return verdict
 
@@ -229,7 +231,7 @@ def test_a_verdict_is_not_safe_with_one_example_or_against_a_control_and_ignores
     assert layer.least == "grad"
     assert layer.rivals == ()
     assert "no other explainer was compared" in layer.reading
-    assert verdict_of([synthetic_bias("constant", [0.1, 0.2])]) is None
+    assert bias_result_verdict([synthetic_bias("constant", [0.1, 0.2])]) is None
 
 
 def test_degenerate_maps_are_excluded_from_paired_differences():
@@ -309,7 +311,7 @@ def test_bias_of_a_user_network_equals_the_comparison_of_the_selected_examples(t
     background = examples(1)[0]
     settings = BiasSettings(methods=["grad"], permutations=20)
     found = network_bias(net(), (x, y, background), examples=4, background=8, settings=settings, subject="mine")
-    rows = np.sort(balanced_order(y, 0)[:4])
+    rows = np.sort(balanced_data_order(y, 0)[:4])
     drawn = np.sort(np.random.default_rng([0, 0]).permutation(len(background))[:8])
     expected = measure_bias(
         net(),

@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perdure.audits import Audit, Interval, TrustFindings, audit_runs, serialization, with_trust
+from perdure.audits import Audit, Interval, TrustFindings, add_trust_to_audit, audit_runs, serialization
 from perdure.audits import audit as audit_records
 from perdure.audits.findings import CHECKPOINTS, RETRAINING, read_findings, save_findings
 from perdure.audits.retraining.summaries import CheckpointSummary, RetrainingSummary
 from perdure.base.errors import InputError
 from perdure.metrics import Trend
 from perdure.record import Recorder
-from perdure.report import figures
+from perdure.report import exported_figures
 from perdure.report.answers import answers
-from perdure.report.trust.answers import describe_bias, describe_checkpoints, describe_retraining, describe_trends
+from perdure.report.trust.answers import bias_answer, checkpoints_answer, describe_trends, retraining_answer
 from perdure.report.trust.tables import trust_tables
 from tests.helpers.pages import HOSTILE, synthetic_runs
 from tests.helpers.trust_findings import (
@@ -84,10 +84,10 @@ def test_findings_are_stored_in_the_record_and_read_by_every_audit(tmp_path):
     assert complete.bias.verdict is not None
     # An audit whose records were moved keeps the findings it has.
     without = replace(audit_records(record), trust=())
-    assert as_json(with_trust(without).trust[0]) == as_json(complete)
+    assert as_json(add_trust_to_audit(without).trust[0]) == as_json(complete)
     known = audit_records(record)
     record.rename(tmp_path / "moved")
-    assert with_trust(known).trust == known.trust
+    assert add_trust_to_audit(known).trust == known.trust
 
 
 def test_a_report_shows_findings_that_are_newer_than_the_audit(perdure, tmp_path):
@@ -162,7 +162,7 @@ def test_the_tables_contain_every_score(audit, tmp_path):
 
 
 def test_the_figures_show_every_explainer_and_control(audit):
-    by_name = figures(audit)
+    by_name = exported_figures(audit)
     noise, dots = by_name["trust-noise"], by_name["trust-checkpoints"]
     assert "trust-bias" in by_name
     assert len(noise.axes[0].lines) == 5
@@ -172,7 +172,7 @@ def test_the_figures_show_every_explainer_and_control(audit):
     assert len(dots.axes[0].lines) == 5 * 4  # an interval and a dot, for checkpoints and for retrained networks
     no_noise = replace(synthetic_retraining(), levels=synthetic_retraining().levels[:1])
     partial = replace(audit, trust=(replace(audit.trust[0], bias=None, retraining=no_noise),))
-    assert not {"trust-bias", "trust-noise"} & set(figures(partial))
+    assert not {"trust-bias", "trust-noise"} & set(exported_figures(partial))
 
 
 def test_the_answers_have_numbers_intervals_and_sentences(audit):
@@ -207,7 +207,7 @@ def test_missing_findings_name_the_command_and_chance_level_is_reported(audit):
 
     def with_scores(scores):
         changed = replace(level, scores={**level.scores, "grad": {"l2-unit": scores}, "random": level.scores["random"]})
-        return describe_retraining(replace(summary, levels=(changed,)), "l2-unit")
+        return retraining_answer(replace(summary, levels=(changed,)), "l2-unit")
 
     chance = with_scores(synthetic_scores(0.5, 0.1, 0.2, 0.2))
     assert "(p 0.200), not significantly better than chance" in chance[0]
@@ -215,7 +215,7 @@ def test_missing_findings_name_the_command_and_chance_level_is_reported(audit):
     missing = Interval(math.nan, math.nan, math.nan, 9, "none", "S!= is empty")
     unknown = replace(synthetic_scores(0.5, 0.1, math.nan), reco_rate=missing)
     assert "is not available: S!= is empty" in with_scores(unknown)[0]
-    none = describe_retraining(
+    none = retraining_answer(
         replace(summary, levels=(replace(level, scores={**level.scores, "lime": level.scores["random"]}),)), "l2"
     )
     assert "maps of grad" in none[-1]
@@ -248,7 +248,7 @@ def test_checkpoints_are_described_without_retraining(audit):
     similar = replace(
         audit.trust[0], checkpoints=replace(synthetic_checkpoints(), scores=synthetic_retraining().levels[0].scores)
     )
-    assert "the intervals overlap" in describe_checkpoints(similar, synthetic_retraining())[0]
+    assert "the intervals overlap" in checkpoints_answer(similar, synthetic_retraining())[0]
 
 
 def test_several_runs_are_described_one_by_one(audit):
@@ -263,7 +263,7 @@ def test_a_comparison_without_a_ranking_is_reported(audit):
     unranked = replace(synthetic_bias(), verdict=None, estimator="exact")
     answer = answers(replace(audit, trust=(replace(audit.trust[0], bias=unranked),)), audit.learners[0])[3]
     assert "no explainer could be ranked" in answer.missing
-    assert "The reference is exact Shapley values." in describe_bias(unranked)
+    assert "The reference is exact Shapley values." in bias_answer(unranked)
 
 
 def test_markup_in_an_explainer_name_is_escaped_in_latex_and_markdown(tmp_path):

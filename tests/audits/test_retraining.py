@@ -12,13 +12,13 @@ from torch import nn
 
 from perdure import learners, metrics
 from perdure.audits import across_checkpoints, retrain
-from perdure.audits.retraining.folds import Folds, single_task, train_folds
+from perdure.audits.retraining.folds import Folds, single_task_for_folds, train_folds
 from perdure.audits.retraining.maps import MapSettings
 from perdure.audits.retraining.pairs import Pairs
-from perdure.audits.retraining.retrain import fold_pairs
-from perdure.audits.retraining.weight_noise import Noise, cascade, layers, with_noise
+from perdure.audits.retraining.retrain import retrain_fold_pairs
+from perdure.audits.retraining.weight_noise import Noise, weight_noise_cascade, weight_noise_layers, with_noise
 from perdure.base.errors import InputError
-from perdure.figures import class_separation, noise_lines
+from perdure.figures import noise_lines, retraining_class_separation
 from perdure.learners import Training
 from perdure.runs.user_code import load_function
 
@@ -57,7 +57,7 @@ def result(tmp_path_factory):
 
 
 def test_folds_divide_the_data_into_equal_parts():
-    plan = Folds(single_task(blobs()), make_net, count=4)
+    plan = Folds(single_task_for_folds(blobs()), make_net, count=4)
     rows = [plan.rows(fold) for fold in range(4)]
     assert sorted(np.concatenate(rows).tolist()) == list(range(120))
     for fold_rows in rows:
@@ -76,9 +76,9 @@ def test_folds_divide_the_data_into_equal_parts():
     # A user's images are passed to the network unchanged.
     assert torch.allclose(plan.inputs(np.arange(5)), torch.from_numpy(blobs()[0][:5]), atol=1e-6)
     with pytest.raises(InputError, match="folds: expected 2 to 40"):
-        Folds(single_task(blobs()), make_net, count=1)
+        Folds(single_task_for_folds(blobs()), make_net, count=1)
     with pytest.raises(InputError, match="one label per input"):
-        single_task((np.zeros((3, 2)), np.zeros(2, int)))
+        single_task_for_folds((np.zeros((3, 2)), np.zeros(2, int)))
 
 
 def test_each_example_is_paired_with_every_other_network_and_controls_are_included(result):
@@ -117,7 +117,7 @@ def test_identical_networks_have_mege_1_and_no_reco():
     rows, labels = np.arange(6), np.arange(6) % 2
     maps = np.random.default_rng(0).normal(size=(6, 1, SIDE, SIDE)).astype(np.float32)
     predicted = np.repeat(labels[:, None], 3, axis=1)
-    table = Pairs.joined([fold_pairs(fold, rows, labels, [maps] * 3, predicted) for fold in range(3)])
+    table = Pairs.joined([retrain_fold_pairs(fold, rows, labels, [maps] * 3, predicted) for fold in range(3)])
     for kind in table.distances:
         scores = table.scores(kind)
         assert scores.mege.mean == 1
@@ -211,11 +211,11 @@ def test_weight_noise_has_the_requested_scale_and_zero_noise_changes_nothing():
 def test_the_cascade_adds_noise_from_the_output_down():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 5), nn.Linear(5, 3))
-    assert layers(network) == [["0.weight", "0.bias"], ["2.weight", "2.bias"], ["3.weight", "3.bias"]]
+    assert weight_noise_layers(network) == [["0.weight", "0.bias"], ["2.weight", "2.bias"], ["3.weight", "3.bias"]]
     top = with_noise(network, Noise(0.5, top=1), seed=0).state_dict()
     changed = [name for name, value in network.state_dict().items() if not torch.equal(value, top[name])]
     assert changed == ["3.weight", "3.bias"]
-    steps = cascade(network, 0.5, 6)
+    steps = weight_noise_cascade(network, 0.5, 6)
     assert [noise.top for noise in steps] == [1, 2, 3]
     last, all_layers = with_noise(network, steps[-1], 0).state_dict(), with_noise(network, Noise(0.5), 0).state_dict()
     assert all(torch.equal(last[name], all_layers[name]) for name in last)
@@ -275,7 +275,7 @@ def test_folds_trained_in_other_processes_equal_those_trained_in_this_process(tm
     """This includes a function in a user's file, which the other process imports again."""
     (tmp_path / "own.py").write_text(OWN)
     maker = load_function(str(tmp_path / network)) if ":" in network else network
-    plan = Folds(single_task(blobs(48)), maker, 4, QUICK, count=2)
+    plan = Folds(single_task_for_folds(blobs(48)), maker, 4, QUICK, count=2)
     assert train_folds(plan, tmp_path / "two", workers=2) == 2
     assert train_folds(plan, tmp_path / "one", workers=1) == 1
     for fold in range(2):
@@ -348,10 +348,10 @@ def test_figures_show_every_method_and_level(result):
     assert len(lines.axes[0].lines) == 4
     assert [text.get_text() for text in lines.axes[0].get_xticklabels()] == ["0", "30", "100"]
     assert [text.get_text() for text in noise_lines(result, top_down=True).axes[0].get_xticklabels()] == list("0123")
-    matrix = class_separation(result, "grad")
+    matrix = retraining_class_separation(result, "grad")
     assert [text.get_text() for text in matrix.axes[0].get_yticklabels()] == ["1", "2", "3"]
     with pytest.raises(InputError, match=r"expected one of .*, got 'lime'"):
-        class_separation(result, "lime")
+        retraining_class_separation(result, "lime")
 
 
 def test_the_command_trains_folds_and_prints_scores(perdure, tmp_path):

@@ -18,7 +18,7 @@ from perdure.audits.shapc.runner import ShapcRunner
 from perdure.audits.shapc.scores import compute_scores
 from perdure.audits.shapc.values import UNIT, ShapcSettings, TaskValues
 from perdure.base.errors import InputError
-from perdure.runs.data import balanced_order
+from perdure.runs.data import balanced_data_order
 from tests.helpers.checkpoints import DATA, SIDE, Net, audited, examples, folder, net, perturbed
 from tests.helpers.crashes import Crash, contents, crash_at_write
 
@@ -157,12 +157,12 @@ def test_authors_variant_equals_the_metric_of_the_authors(tmp_path):
 
 def test_every_prefix_of_the_example_order_is_balanced_over_classes():
     labels = np.array([0] * 30 + [5] * 30 + [7] * 4)
-    order = balanced_order(labels, 1, 2)
+    order = balanced_data_order(labels, 1, 2)
     assert sorted(order) == list(range(64))
     first = labels[order[:12]]
     assert [(first == unit).sum() for unit in (0, 5, 7)] == [4, 4, 4]
-    assert np.array_equal(order, balanced_order(labels, 1, 2))
-    assert not np.array_equal(order, balanced_order(labels, 1, 3))
+    assert np.array_equal(order, balanced_data_order(labels, 1, 2))
+    assert not np.array_equal(order, balanced_data_order(labels, 1, 3))
 
 
 def values_file(result: ShapcResult) -> bytes:

@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save_file
 
 import perdure
 from perdure import learners, metrics, tasks
-from perdure.audits import Audit, ShapcSettings, audit_shapc, compare_learners
+from perdure.audits import Audit, ShapcSettings, audit_shapc, shapc_result_differences
 from perdure.audits import audit as audit_records
 from perdure.audits.shapc.results import ShapcResult
 from perdure.base.errors import InputError
 from perdure.record import Record
-from perdure.runs.loaded_run import recorded_benchmark
+from perdure.runs.loaded_run import recorded_run_benchmark
 from tests.helpers.checkpoints import DATA, SIDE, Net, audited, folder, net
 
 SETTINGS = ShapcSettings(samples=20, background=10)
@@ -66,8 +66,8 @@ def test_the_augmentation_of_a_record_is_restored(tmp_path, runs):
     benchmark = replace(tasks.load("split-digits", tasks=2, per_class=10), augmentation="crop")
     run = learners.Run(benchmark, learners.get("naive"), "small-conv", training=learners.Training(epochs=1))
     record = learners.execute(run, tmp_path / "crop")
-    assert recorded_benchmark(record).augmentation == "crop"
-    assert recorded_benchmark(Record.open(runs[0])).augmentation == tasks.load("split-digits").augmentation
+    assert recorded_run_benchmark(record).augmentation == "crop"
+    assert recorded_run_benchmark(Record.open(runs[0])).augmentation == tasks.load("split-digits").augmentation
 
 
 def test_a_single_record_is_retrained_for_its_reference(runs):
@@ -102,15 +102,15 @@ def test_the_comparison_of_learners_is_corrected_for_the_number_of_pairs():
         base = rng.uniform(0.3, 0.5, size=30)
         for learner, shift in (("a", 0.2), ("b", 0.0), ("c", 0.0)):
             results.append(synthetic_result(learner, seed, base + shift + rng.normal(scale=0.02, size=30)))
-    differences = {(entry.first, entry.second): entry for entry in compare_learners(results)}
+    differences = {(entry.first, entry.second): entry for entry in shapc_result_differences(results)}
     assert str(differences["a", "b"]).startswith("SHAPC-Mean of a is higher than that of b: +0.")
     assert "SHAPC-Mean of b and c does not differ significantly" in str(differences["b", "c"])
     raw = [entry.difference.p for entry in differences.values()]
     assert [entry.p for entry in differences.values()] == pytest.approx(metrics.holm(raw).tolist())
-    single_seed = compare_learners(results[:2])
+    single_seed = shapc_result_differences(results[:2])
     assert "this compares two networks, not two methods" in str(single_seed[0])
     # Runs without a common seed are not compared.
-    assert compare_learners([results[0], synthetic_result("z", 9, base)]) == ()
+    assert shapc_result_differences([results[0], synthetic_result("z", 9, base)]) == ()
 
 
 def network_with_nan() -> Net:

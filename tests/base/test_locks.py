@@ -10,12 +10,12 @@ import filelock
 import pytest
 
 from perdure.base.errors import InputError
-from perdure.base.locks import lock_folder
+from perdure.base.files import lock_folder
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from perdure.base.locks import lock_folder
+from perdure.base.files import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)

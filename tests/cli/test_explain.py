@@ -136,16 +136,16 @@ def test_the_panels_of_a_method_share_one_signed_scale(tmp_path):
     assert scales == [(-3.0, 3.0), (-1.0, 1.0)] * 2  # row by row
     for ending in ("png", "svg", "pdf"):
         assert figures.save(figure, tmp_path / f"panels.{ending}").stat().st_size > 1000
-    single = figures.attribution_map(images[0, 0], np.ones((6, 6)), limit=2.0)
+    single = figures.attribution_map_figure(images[0, 0], np.ones((6, 6)), limit=2.0)
     assert single.axes[1].images[0].get_clim() == (-2.0, 2.0)
     with pytest.raises(InputError, match="reduce='pixels'"):
-        figures.attribution_map(images[0], images[0])
+        figures.attribution_map_figure(images[0], images[0])
 
 
 def test_the_underlying_image_darkens_the_colors_but_keeps_their_hue():
     """Where the image is white, the panel has the color of the scale; where it is black, the same hue, a fifth darker."""
     image = np.repeat([[1.0, 0.0]], 2, axis=0)
-    figure = figures.attribution_map(image, np.full((2, 2), 0.5), limit=1.0)
+    figure = figures.attribution_map_figure(image, np.full((2, 2), 0.5), limit=1.0)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     panel = figure.axes[1]

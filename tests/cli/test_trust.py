@@ -10,7 +10,7 @@ from torch import nn
 from perdure import learners, tasks
 from perdure.audits import BiasSettings, ShapcSettings, measure_bias, record_bias
 from perdure.audits import audit as audit_records
-from perdure.audits.bias import records as bias_records
+from perdure.audits.bias import record_bias as bias_records
 from perdure.audits.bias.results import BiasResult
 from perdure.base.errors import InputError
 from tests.helpers.checkpoints import examples, net

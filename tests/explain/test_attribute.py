@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from perdure import explain, nets
 from perdure.base.errors import InputError
-from perdure.explain.adapters.fast_copy import ChannelsLast, fast_copy
-from perdure.explain.prepare import prepared_request
+from perdure.explain.adapters.models import ChannelsLast, fast_model_copy
+from perdure.explain.attribute import prepared_request
 
 TARGET = torch.tensor([0, 2, 1])
 KINDS = {
@@ -166,7 +166,7 @@ def test_lime_finds_the_weights_of_an_additive_network():
         def forward(self, x):
             return self.layer(x.flatten(1))
 
-    quarters = explain.grid((1, 8, 8), 2)
+    quarters = explain.grid_players((1, 8, 8), 2)
     maps = explain.attribute(
         Weighted(), torch.ones(1, 1, 8, 8), 1, "lime", players=quarters, samples=800, reduce="pixels"
     )
@@ -199,7 +199,7 @@ def test_pixel_maps_follow_the_bias_paper():
     torch.testing.assert_close(explained("grad", "residual", reduce="pixels"), grad.abs().amax(1))
     product = explained("gradient_x_input", "residual")
     torch.testing.assert_close(explained("gradient_x_input", "residual", reduce="pixels"), product.sum(1))
-    values = explained("exact_shapley", "residual", players=explain.grid((3, 8, 8), 2), reduce="pixels")
+    values = explained("exact_shapley", "residual", players=explain.grid_players((3, 8, 8), 2), reduce="pixels")
     cells = values[:, ::4, ::4].flatten(1)
     gain = net(x)[range(3), TARGET] - net(network("residual")[2].mean(0, keepdim=True))[0, TARGET]
     torch.testing.assert_close(cells.sum(1), gain.detach(), atol=1e-4, rtol=1e-4)
@@ -310,7 +310,7 @@ def test_folded_norms_change_no_output_beyond_1e_5():
     net.train()
     net(x)
     net.eval()
-    fast = fast_copy(net, x)
+    fast = fast_model_copy(net, x)
     assert isinstance(fast, ChannelsLast)
     assert not any(isinstance(module, nn.BatchNorm2d) for module in fast.modules())
     assert any(isinstance(module, nn.BatchNorm2d) for module in net.modules())
@@ -332,7 +332,7 @@ def test_a_fold_that_would_change_the_output_is_not_used():
 
     net = TwoReaders().eval()
     x = torch.randn(4, 2, 6, 6)
-    fast = fast_copy(net, x)
+    fast = fast_model_copy(net, x)
     assert any(isinstance(module, nn.BatchNorm2d) for module in fast.modules())
     torch.testing.assert_close(fast(x), net(x))
 

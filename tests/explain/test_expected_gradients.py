@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from perdure import explain, nets
-from perdure.explain.methods.expected_gradients import balanced_draws
+from perdure.explain.methods.expected_gradients import expected_gradients_balanced_draws
 
 
 class Quadratic(nn.Module):
@@ -31,7 +31,7 @@ def rows(count: int, *shape: int, seed: int = 0) -> Tensor:
 @given(st.integers(1, 60), st.integers(1, 25), st.integers(0, 99))
 @settings(max_examples=80, deadline=None)
 def test_background_examples_are_used_equally_often_with_evenly_spaced_points(samples, backgrounds, seed):
-    draws = balanced_draws(samples, backgrounds, np.random.default_rng(seed))
+    draws = expected_gradients_balanced_draws(samples, backgrounds, np.random.default_rng(seed))
     assert len(draws.alpha) == samples
     assert draws.weight.sum() == pytest.approx(1)
     counts = np.bincount(draws.background, minlength=backgrounds)

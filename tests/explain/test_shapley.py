@@ -42,7 +42,7 @@ def small_network(inputs: int = 7, seed: int = 0) -> explain.NetworkGame:
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(inputs, 16), nn.Tanh(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3)).double()
     example = 2 * torch.randn(inputs, dtype=torch.float64)
-    return explain.NetworkGame(net, example, 1, explain.features((inputs,)), torch.zeros_like(example))
+    return explain.NetworkGame(net, example, 1, explain.feature_players((inputs,)), torch.zeros_like(example))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_gradient_estimator_is_unbiased_for_each_block_size(block, monkeypat
 def test_antithetic_and_gradient_have_less_variance_than_castro_on_a_network():
     net = nets.build("lenet", input_shape=(1, 28, 28), outputs=4).eval()
     example = torch.randn(1, 28, 28, generator=torch.Generator().manual_seed(1))
-    game = explain.NetworkGame(net, example, 0, explain.pixels((1, 28, 28)), torch.zeros(1, 28, 28))
+    game = explain.NetworkGame(net, example, 0, explain.pixel_players((1, 28, 28)), torch.zeros(1, 28, 28))
     estimates = {name: explain.shapley(game, 784, 16, name) for name in ("castro", "antithetic", "gradient")}
     variance = {name: np.mean(estimate.stderr**2) for name, estimate in estimates.items()}
     assert variance["antithetic"] < 0.9 * variance["castro"]
@@ -176,7 +176,7 @@ def test_one_antithetic_pair_is_exact_if_all_interactions_are_pairwise():
 def test_the_gradient_estimator_is_exact_on_a_linear_network():
     net = nn.Linear(40, 2).double()
     example = torch.randn(40, dtype=torch.float64)
-    game = explain.NetworkGame(net, example, 1, explain.features((40,)), torch.ones_like(example))
+    game = explain.NetworkGame(net, example, 1, explain.feature_players((40,)), torch.ones_like(example))
     estimate = explain.shapley(game, 40, 20, "gradient")
     np.testing.assert_allclose(estimate.values, (net.weight[1] * (example - 1)).detach(), atol=1e-9)
     assert estimate.stderr.max() < 1e-9
@@ -258,15 +258,15 @@ def test_players_partition_the_example(kind):
 def test_superpixels_do_not_cross_an_edge():
     image = torch.zeros(3, 32, 32)
     image[0, :, 16:] = 1.0
-    labels = explain.superpixels(image, 8).labels[0]
+    labels = explain.superpixel_players(image, 8).labels[0]
     assert not set(labels[:, :15].flatten().tolist()) & set(labels[:, 17:].flatten().tolist())
 
 
 def test_players_can_be_units_of_a_layer():
     net: Any = nets.build("small-conv", input_shape=(1, 8, 8), outputs=3, width=2).eval()
     layer, source = net.body[7], torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))
-    units = explain.layer_output(net, layer, source)
-    players = explain.pixels(tuple(units.shape))
+    units = explain.game_layer_output(net, layer, source)
+    players = explain.pixel_players(tuple(units.shape))
     game = explain.NetworkGame(net, units, 1, players, torch.zeros_like(units), layer=layer, source=source)
     exact = explain.exact_shapley(game, game.players)
     assert exact.values.shape == (4,)
@@ -295,9 +295,9 @@ def test_players_can_be_units_of_a_layer():
         ),
         (lambda: explain.exact_shapley(additive, 21), "expected at most 20 players, got 21"),
         (lambda: explain.players_from_labels(np.zeros((2, 2))), "expected an array of integers"),
-        (lambda: explain.grid((3, 8, 8), 9), "expected 1 to 8 cells per side, got 9"),
-        (lambda: explain.grid((10,)), "use 'features'"),
-        (lambda: explain.superpixels(torch.zeros(4)), "expected an image"),
+        (lambda: explain.grid_players((3, 8, 8), 9), "expected 1 to 8 cells per side, got 9"),
+        (lambda: explain.grid_players((10,)), "use 'features'"),
+        (lambda: explain.superpixel_players(torch.zeros(4)), "expected an image"),
     ],
 )
 def test_invalid_arguments_are_refused(call, message):

@@ -25,7 +25,7 @@ def game_of(net, shape, *, double=True, **options):
     example, baseline = torch.randn(2, *shape, generator=generator)
     if double:
         net, example, baseline = net.double(), example.double(), baseline.double()
-    return explain.NetworkGame(net.eval(), example, 1, explain.pixels(shape), baseline, **options)
+    return explain.NetworkGame(net.eval(), example, 1, explain.pixel_players(shape), baseline, **options)
 
 
 def with_head(*layers, shape=(3, 12, 12)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perdure import figures
-from perdure.audits.bias.results import BiasResult, explainer_bias, verdict_of
+from perdure.audits.bias.results import BiasResult, bias_result_verdict, explainer_bias_result
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
 
@@ -18,7 +18,7 @@ def synthetic_result(players=40, samples=6):
     maps = {"grad": rng.normal(size=true.shape), "lrp": true + rng.normal(size=true.shape), "gradcam": true**2}
     maps |= {"constant": np.ones_like(true), "random": rng.normal(size=true.shape)}
     entries = [
-        explainer_bias(
+        explainer_bias_result(
             name,
             attribution_biases(values, true, stderr=np.full_like(true, 0.1)),
             0,
@@ -39,7 +39,7 @@ def synthetic_result(players=40, samples=6):
         explainers=tuple(entries),
         refused={},
         settings={},
-        verdict=verdict_of(entries),
+        verdict=bias_result_verdict(entries),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import figures, metrics
 from perdure.audits import Audit, LearnerAudit, ShapcResult
-from perdure.audits.shapc.maps import stored_examples
+from perdure.audits.shapc.maps import stored_shapc_maps
 from perdure.base.errors import InputError
 from tests.helpers.checkpoints import audited, folder, net
 
@@ -122,11 +122,11 @@ def test_an_audit_without_shapc_is_refused_and_names_the_option(audit):
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_attribution_strip_draws_stored_maps_and_predictions(tmp_path, suffix):
     result = audited(folder(tmp_path / "strip", net(), net(3)), keep_maps=True, examples=10)
-    stored = list(stored_examples(result))
+    stored = list(stored_shapc_maps(result))
     assert [entry.example for entry in stored] == result.examples[0].tolist()
-    assert len(list(stored_examples(result, per_task=3))) == 3
+    assert len(list(stored_shapc_maps(result, per_task=3))) == 3
     assert sorted(stored[0].maps) == [0, 1]
-    figure = figures.attribution_strip(
+    figure = figures.shapc_attribution_strip(
         {"one": stored[2], "two": stored[2]}, class_names=("zero", "one", "two", "three")
     )
     assert len(figure.axes) == 6
@@ -135,9 +135,9 @@ def test_attribution_strip_draws_stored_maps_and_predictions(tmp_path, suffix):
     assert figure.axes[2].get_xlabel().startswith("✓" if correct else "✗")
     assert figures.save(figure, tmp_path / f"strip.{suffix}").stat().st_size > 1000
     with pytest.raises(InputError, match="expected example"):
-        figures.attribution_strip({"one": stored[2], "two": stored[3]})
+        figures.shapc_attribution_strip({"one": stored[2], "two": stored[3]})
 
 
 def test_an_audit_without_stored_maps_has_no_stored_examples(tmp_path):
     result = audited(folder(tmp_path / "none", net(), net(3)), examples=8)
-    assert list(stored_examples(result)) == []
+    assert list(stored_shapc_maps(result)) == []

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perdure.audits import Audit, ExampleView, Interval, ShapcResult, audit_runs, fit_runs
-from perdure.audits.audit import with_shapc
+from perdure.audits import Audit, ExampleView, Interval, ShapcResult, audit_runs, fit_clamp
+from perdure.audits.audit import add_shapc_to_audit
 from perdure.record import Cost, Measurements
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -91,8 +91,8 @@ def synthetic_runs(names: tuple[str, ...], tasks: int = 4, seeds: int = 2, seed:
 def synthetic_audit(names: tuple[str, ...] = ("rehearsal", HOSTILE, "naive"), **options: Any) -> Audit:
     """Return an audit of synthetic runs with a CLAMP fit and SHAPC."""
     runs = synthetic_runs(names, **options)
-    with_clamp = replace(audit_runs(runs), clamp=fit_runs(runs, starts=4))
-    return with_shapc(
+    with_clamp = replace(audit_runs(runs), clamp=fit_clamp(runs, starts=4))
+    return add_shapc_to_audit(
         with_clamp, [synthetic_shapc(run, index) for index, run in enumerate(runs) if not run.is_reference]
     )
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from perdure import learners
 from perdure.learners.data import Batch, Preparation
-from perdure.learners.learner import make_settings
+from perdure.learners.learner import make_learner_settings
 from perdure.learners.meter import Meter
 from perdure.tasks import Benchmark, Examples, Scenario, Task
 
@@ -58,7 +58,7 @@ def make_learner(
         device=device,
         seed=seed,
     )
-    learner = learner_class(context, make_settings(learner_class, settings or {}))
+    learner = learner_class(context, make_learner_settings(learner_class, settings or {}))
     learner.begin()
     learner.rate = 0.01
     return learner

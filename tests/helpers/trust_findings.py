@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from perdure.audits import CheckpointSummary, ExplainerScores, Interval, RetrainingSummary, TrustFindings
-from perdure.audits.bias.results import BiasResult, explainer_bias, verdict_of
+from perdure.audits.bias.results import BiasResult, bias_result_verdict, explainer_bias_result
 from perdure.audits.retraining.summaries import NoiseLevel, Scores, StepPair
 from perdure.metrics import Bias, Trend
 from perdure.metrics.bias import SHARES, SIDES
@@ -25,7 +25,9 @@ def synthetic_bias(methods: tuple[str, ...] = METHODS, examples: int = 20, seed:
         mean = values.mean(axis=0)
         zero = np.zeros((len(SHARES), len(SIDES)))
         bias = Bias(mean, 0.9 * mean, zero, zero + 0.0004, zero + 0.003, values, SHARES, SIDES, degenerate=index)
-        entries.append(explainer_bias(method, bias, 0, layer="conv" if method == "gradcam" else None, players=64))
+        entries.append(
+            explainer_bias_result(method, bias, 0, layer="conv" if method == "gradcam" else None, players=64)
+        )
     return BiasResult(
         subject="small-conv on split-digits",
         examples=examples,
@@ -38,7 +40,7 @@ def synthetic_bias(methods: tuple[str, ...] = METHODS, examples: int = 20, seed:
         explainers=tuple(entries),
         refused={"deepshap": "a module is used twice"},
         settings={"players": "pixels", "player_count": 64},
-        verdict=verdict_of(entries),
+        verdict=bias_result_verdict(entries),
     )
 
 

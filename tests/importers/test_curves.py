@@ -12,9 +12,9 @@ from perdure import surrogate
 from perdure.base.errors import InputError
 from perdure.cli.fit import fit as fit_command
 from perdure.importers.curves import read_curves
-from perdure.importers.l2logger import read_single_task
+from perdure.importers.l2logger import read_l2logger_single_task
 from perdure.record import Recorder
-from perdure.record.curves import Curves, join_curves
+from perdure.record.curves import Curves, join_record_curves
 
 CURRICULUM = [0, 1, 0, 1]
 TRUTH = surrogate.simulate(
@@ -97,7 +97,7 @@ def test_accuracy_matrices_of_several_seeds_are_averaged(tmp_path):
     for seed, value in ((0, 0.4), (1, 0.6)):
         (tmp_path / f"ewc_seed{seed}.csv").write_text(f"after_task,task_1,task_2\n1,{value},\n2,.1,.8\n")
     parts = [part for path in sorted(tmp_path.iterdir()) for part in read_curves(path)]
-    (curves,) = join_curves(parts)
+    (curves,) = join_record_curves(parts)
     assert curves.algorithms == ("ewc",)
     np.testing.assert_allclose(curves.values[0], [[np.nan, 0.5, 0.1], [np.nan, np.nan, 0.8]])
 
@@ -136,7 +136,7 @@ def test_an_l2logger_run_and_its_single_task_experts(shared_data):
     bounds = printed["normalization_data_range"]["task1_1"]
     ours = 1 + 100 * (curves.values[0, 0] - bounds["min"]) / (bounds["max"] - bounds["min"])
     np.testing.assert_allclose(ours[: len(scaled)], scaled, rtol=1e-6)
-    assert len(read_single_task(shared_data / "l2logger" / "ste_logs")["task3_1"]) == 720
+    assert len(read_l2logger_single_task(shared_data / "l2logger" / "ste_logs")["task3_1"]) == 720
 
 
 def test_invalid_curves_are_rejected():

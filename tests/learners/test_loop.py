@@ -15,11 +15,11 @@ from torch import nn
 
 from perdure import Record, learners, nets, tasks
 from perdure.base.errors import InputError
-from perdure.base.locks import lock_folder
+from perdure.base.files import lock_folder
 from perdure.learners.data import Preparation, TrainingData, random_crop, random_flip
 from perdure.learners.evaluation import accuracies
 from perdure.learners.learner import Learner
-from perdure.learners.meter import Meter, example_cost
+from perdure.learners.meter import Meter, metered_example_cost
 from perdure.learners.training import Training
 from tests.helpers.crashes import Crash, contents, crash_at_write
 
@@ -188,9 +188,9 @@ def test_meter_equals_a_count_by_hand(name, shape, width, count):
     forward, first = count
     net = nets.build(name, input_shape=shape, outputs=10, width=width)
     cpu = torch.device("cpu")
-    assert example_cost(net, shape, cpu, backward=False) == forward
+    assert metered_example_cost(net, shape, cpu, backward=False) == forward
     # Backward: gradients of all weights, and of the inputs of all layers except the first.
-    assert example_cost(net, shape, cpu) == 3 * forward - first
+    assert metered_example_cost(net, shape, cpu) == 3 * forward - first
     meter = Meter()
     meter.watch(net)
     net(torch.zeros(3, *shape)).sum().backward()
@@ -207,7 +207,7 @@ def test_costs_of_a_run_equal_the_costs_of_its_batches(tmp_path):
     record = learners.execute(quick_run(), tmp_path / "naive")
     cost = record.cost
     assert cost is not None
-    example = example_cost(
+    example = metered_example_cost(
         nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=4), (1, 8, 8), torch.device("cpu")
     )
     sizes = [len(task.train) for task in DIGITS.tasks]

@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from perdure.learners.methods.agem import remove_conflict
-from perdure.learners.methods.gem import RIDGE, gram_matrix, project, solve_dual
+from perdure.learners.methods.gem import RIDGE, gem_gram_matrix, gem_projection, solve_dual
 from perdure.learners.parts import gradient_vectors
-from perdure.learners.parts.memory import GroupedMemory, Reservoir, StoredExamples, shuffle
+from perdure.learners.parts.memory import GroupedMemory, Reservoir, StoredExamples, shuffle_memory
 from tests.helpers.small_data import batch_of, make_learner, table
 
 NUMBERS = st.floats(-5, 5, width=32).map(lambda value: round(value, 3))
@@ -39,11 +39,11 @@ PROBLEMS = st.integers(1, 4).flatmap(problem)
 @given(PROBLEMS, MARGINS)
 def test_gem_projection_satisfies_all_constraints(gradients, margin):
     old, gradient = (torch.from_numpy(part).double() for part in gradients)
-    result = project(gradient, old, margin)
+    result = gem_projection(gradient, old, margin)
     if bool((old @ gradient >= 0).all()):
         assert torch.equal(result, gradient)
         return
-    v = solve_dual(gram_matrix(old), (old @ gradient).numpy(), margin)
+    v = solve_dual(gem_gram_matrix(old), (old @ gradient).numpy(), margin)
     # The ridge allows a violation of at most ridge * v.
     assert ((old @ result).numpy() >= -RIDGE * v - 1e-8).all()
     assert (v >= margin - 1e-9).all()
@@ -78,9 +78,9 @@ def test_gem_projection_by_hand():
     gradient = torch.tensor([1.0, -1.0])
     old = torch.tensor([[0.0, 2.0], [1.0, 0.0]])
     # Only the first constraint is violated. Without a margin v = (2 / (4 + ridge), 0); with one, both are at least the margin.
-    torch.testing.assert_close(project(gradient, old, 0.0), torch.tensor([1.0, -1.0 + 2 * 2 / (4 + RIDGE)]))
-    torch.testing.assert_close(project(gradient, old, 0.4), torch.tensor([1.4, -1.0 + 2 * 2 / (4 + RIDGE)]))
-    torch.testing.assert_close(project(gradient, old, 0.8), torch.tensor([1.8, 0.6]))
+    torch.testing.assert_close(gem_projection(gradient, old, 0.0), torch.tensor([1.0, -1.0 + 2 * 2 / (4 + RIDGE)]))
+    torch.testing.assert_close(gem_projection(gradient, old, 0.4), torch.tensor([1.4, -1.0 + 2 * 2 / (4 + RIDGE)]))
+    torch.testing.assert_close(gem_projection(gradient, old, 0.8), torch.tensor([1.8, 0.6]))
 
 
 def test_gem_solves_for_large_nearly_parallel_gradients():
@@ -88,7 +88,7 @@ def test_gem_solves_for_large_nearly_parallel_gradients():
     for _ in range(20):
         first = 1e4 * torch.randn(3000, generator=generator) / 3000**0.5
         old = torch.stack([first, first * (1 + 1e-7), first + 1e-6 * torch.randn(3000, generator=generator)])
-        result = project(-first, old, 0.0)
+        result = gem_projection(-first, old, 0.0)
         assert float(result.norm()) < 1e-3 * float(first.norm())
 
 
@@ -114,7 +114,7 @@ def test_gem_projects_with_the_gradients_of_all_old_tasks_except_the_present_one
     assert ((old @ gradient) < 0).any()
     learner.loss(batch).backward()
     learner.after_backward(batch)
-    torch.testing.assert_close(gradient_vectors.flat_gradient(net), project(gradient, old, 0.3))
+    torch.testing.assert_close(gradient_vectors.flat_gradient(net), gem_projection(gradient, old, 0.3))
     assert (old @ gradient_vectors.flat_gradient(net) > -1e-3).all()
 
 
@@ -217,7 +217,7 @@ def test_groups_shrink_to_equal_random_shares():
     for _ in range(400):
         memory = GroupedMemory(12, generator)
         for seen, task in enumerate((2, 0, 1, 0)):  # a revisited task replaces its stored examples
-            memory.store(task, shuffle(numbered(20 * task, 20), generator))
+            memory.store(task, shuffle_memory(numbered(20 * task, 20), generator))
             tasks_seen = min(seen + 1, 3)
             assert {len(stored.y) for stored in memory.groups.values()} == {12 // tasks_seen}
         for task, stored in memory.groups.items():

@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from perdure.learners.data import Batch
-from perdure.learners.methods.bfp import feature_distance
-from perdure.learners.parts.memory import BalancedReservoir, GroupedMemory, StoredExamples, herding_order
+from perdure.learners.methods.bfp import bfp_feature_distance
+from perdure.learners.parts.memory import BalancedReservoir, GroupedMemory, StoredExamples, memory_herding_order
 from tests.helpers.small_data import batch_of, make_learner, move, seeded, table
 
 RNG = np.random.default_rng(0)
@@ -41,14 +41,14 @@ def test_herding_order_by_hand():
     # (2 again would be best, but no row is selected twice); then 7, because the error of (3 + 7) / 3 is .83, and with 0
     # it is 1.5. Ordering by distance alone would give 2, 1, 0.
     values = torch.tensor([[0.0], [1.0], [2.0], [7.0]])
-    assert herding_order(values, 4).tolist() == [2, 1, 3, 0]
-    assert herding_order(values, 2).tolist() == [2, 1]
-    assert herding_order(values, 9).tolist() == [2, 1, 3, 0]
+    assert memory_herding_order(values, 4).tolist() == [2, 1, 3, 0]
+    assert memory_herding_order(values, 2).tolist() == [2, 1]
+    assert memory_herding_order(values, 9).tolist() == [2, 1, 3, 0]
 
 
 def test_herding_is_greedy_for_every_size():
     features = torch.from_numpy(np.random.default_rng(1).normal(size=(30, 3)))
-    order = herding_order(features, 12).tolist()
+    order = memory_herding_order(features, 12).tolist()
     for k in range(1, 13):
         errors = {
             i: float((features.mean(0) - features[[*order[: k - 1], i]].mean(0)).norm())
@@ -232,4 +232,4 @@ def test_bfp_creates_a_new_projection_and_optimizer_for_each_task():
 
 def test_feature_distance_is_divided_by_the_root_of_the_dimension():
     projected, old = torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.zeros(2, 2)
-    assert float(feature_distance(projected, old)) == pytest.approx((5 + 0) / 2 / 2**0.5)
+    assert float(bfp_feature_distance(projected, old)) == pytest.approx((5 + 0) / 2 / 2**0.5)

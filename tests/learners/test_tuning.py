@@ -12,8 +12,15 @@ from perdure import Record, learners, tasks
 from perdure.audits import ShapcSettings, audit_shapc
 from perdure.base.errors import InputError
 from perdure.learners.training import Training
-from perdure.learners.tuning import with_settings
-from perdure.reproduce import STUDIES, memory_learners, run_study, shapc_table, table, write_results
+from perdure.learners.tuning import with_tuned_settings
+from perdure.reproduce import (
+    STUDIES,
+    classic_learners_table,
+    memory_learners,
+    run_learner_study,
+    shapc_table,
+    write_classic_learners,
+)
 
 DIGITS = tasks.load("split-digits", per_class=20, validation=0.25)
 
@@ -85,20 +92,20 @@ def test_tuning_requires_validation_data(tmp_path):
 
 
 def test_with_settings_separates_training_and_method_settings():
-    changed = with_settings(run(), {"lr": 0.5, "strength": 3.0})
+    changed = with_tuned_settings(run(), {"lr": 0.5, "strength": 3.0})
     assert changed.training.lr == 0.5
     assert changed.settings == {"strength": 3.0}
 
 
 def test_user_settings_override_published_settings():
     cifar = replace(DIGITS, name="split-cifar10")
-    resolved = learners.resolve_settings(cifar, learners.get("lwf"), {}, {})
+    resolved = learners.protocol_settings(cifar, learners.get("lwf"), {}, {})
     assert (resolved.training.lr, resolved.training.weight_decay, resolved.training.epochs) == (0.01, 5e-4, 50)
     assert resolved.settings == {"alpha": 3.0}
-    resolved = learners.resolve_settings(cifar, learners.get("lwf"), {"lr": 0.2}, {"alpha": "9"})
+    resolved = learners.protocol_settings(cifar, learners.get("lwf"), {"lr": 0.2}, {"alpha": "9"})
     assert resolved.training.lr == 0.2
     assert resolved.settings == {"alpha": "9"}
-    assert learners.resolve_settings(DIGITS, learners.get("lwf"), {}, {}).training.lr == 0.05
+    assert learners.protocol_settings(DIGITS, learners.get("lwf"), {}, {}).training.lr == 0.05
 
 
 def test_run_command_tunes_and_records_the_trials(perdure, tmp_path):
@@ -124,10 +131,10 @@ def test_run_study_makes_the_table_of_learners(tmp_path):
         trials=1,
         seeds=2,
     )
-    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    audit = run_learner_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
     assert [entry.learner for entry in audit.learners] == ["naive", "joint", "rehearsal"]
-    text = table(small, audit, tmp_path)
-    write_results([text], tmp_path / "page.md")
+    text = classic_learners_table(small, audit, tmp_path)
+    write_classic_learners([text], tmp_path / "page.md")
     rows = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| `")]
     assert [row.split("`")[1] for row in rows] == ["naive", "joint", "rehearsal"]
     assert rows[0].endswith("| 1.00 |")
@@ -150,8 +157,10 @@ def test_comparison_with_the_paper_counts_reversed_pairs(tmp_path):
         augmentation=None,
         settings={"icarl": {"lr": 0.2, "buffer": 20}, "der++": {"buffer": 20}},
     )
-    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
-    memory_learners.write_results([memory_learners.table(small, audit, tmp_path)], tmp_path / "page.md")
+    audit = run_learner_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    memory_learners.write_memory_learners(
+        [memory_learners.memory_learners_table(small, audit, tmp_path)], tmp_path / "page.md"
+    )
     text = (tmp_path / "page.md").read_text()
     rows = {line.split("`")[1]: line.split(" | ") for line in text.splitlines() if line.startswith("| `")}
     assert list(rows) == list(names)
@@ -192,9 +201,9 @@ def test_trials_can_use_a_smaller_network_than_the_final_runs(tmp_path, monkeypa
         return original(run, progress)
 
     monkeypatch.setattr(learners.tuning, "_accuracy", accuracy)
-    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    audit = run_learner_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
     assert tried == [(2, 1, (1,))] * 4
-    text = memory_learners.table(small, audit, tmp_path)
+    text = memory_learners.memory_learners_table(small, audit, tmp_path)
     assert "2 trials (at width 2 and epochs 1)" in text
     for name in small.learners:
         manifest = Record.open(tmp_path / small.name / name / "seed-0").manifest
@@ -223,8 +232,8 @@ def test_stability_tables_are_computed_from_the_records_of_a_study(tmp_path, mon
         augmentation=None,
         settings={"der++": {"buffer": 20}},
     )
-    audit = run_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
-    shapc_table.write_results([shapc_table.table(small, audit, tmp_path)], tmp_path / "page.md")
+    audit = run_learner_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    shapc_table.write_shapc_paper_table([shapc_table.shapc_paper_table(small, audit, tmp_path)], tmp_path / "page.md")
     lines = (tmp_path / "page.md").read_text().splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| `")]
     assert [row[0] for row in rows] == [f"| `{name}`" for name in ("naive", "lwf", "der++")] * 2

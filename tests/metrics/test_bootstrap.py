@@ -7,7 +7,12 @@ import pytest
 
 from perdure import metrics
 from perdure.base.errors import InputError
-from perdure.metrics.intervals import bootstrap_interval, mean_over_tasks, resampled_means, weighted_means
+from perdure.metrics.intervals import (
+    bootstrap_interval,
+    bootstrap_mean_over_tasks,
+    bootstrap_means,
+    bootstrap_weighted_means,
+)
 
 
 def table(rng, examples=12, shift=0.0):
@@ -25,7 +30,7 @@ def test_the_interval_has_nominal_coverage():
     hits = []
     for _ in range(400):
         values = table(rng)
-        draws = mean_over_tasks(resampled_means(values, seed=1, resamples=500))
+        draws = bootstrap_mean_over_tasks(bootstrap_means(values, seed=1, resamples=500))
         result = bootstrap_interval(mean_of(values), draws, 12, 36)
         hits.append(result.low <= 0.25 <= result.high)
     assert 0.905 <= np.mean(hits) <= 0.97
@@ -33,20 +38,20 @@ def test_the_interval_has_nominal_coverage():
 
 def test_weighted_means_are_those_of_the_drawn_examples():
     values = np.array([[1.0, 2.0], [3.0, math.nan], [5.0, 6.0]])
-    result = weighted_means(values, np.array([[2.0, 1.0, 0.0], [0.0, 3.0, 0.0]]))
+    result = bootstrap_weighted_means(values, np.array([[2.0, 1.0, 0.0], [0.0, 3.0, 0.0]]))
     assert result[0].tolist() == pytest.approx([5 / 3, 2.0])
     assert result[1, 0] == 3.0
     assert np.isnan(result[1, 1])
     # Averaged over steps without NaN.
-    assert mean_over_tasks({0: result}) == pytest.approx([(5 / 3 + 2) / 2, 3.0])
+    assert bootstrap_mean_over_tasks({0: result}) == pytest.approx([(5 / 3 + 2) / 2, 3.0])
 
 
 def test_resamples_depend_on_the_seed_only_and_are_shared_by_tables_of_the_same_examples():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(30, 1))
-    first, again = (resampled_means({0: values}, seed=3, resamples=300)[0] for _ in range(2))
+    first, again = (bootstrap_means({0: values}, seed=3, resamples=300)[0] for _ in range(2))
     assert np.array_equal(first, again)
-    both = resampled_means({0: np.concatenate([values, 2 * values], axis=1)}, seed=3, resamples=300)[0]
+    both = bootstrap_means({0: np.concatenate([values, 2 * values], axis=1)}, seed=3, resamples=300)[0]
     assert both[:, 0] == pytest.approx(first[:, 0])
     assert both[:, 1] == pytest.approx(2 * first[:, 0])
     assert first.std() == pytest.approx(values.std() / math.sqrt(30), rel=0.15)

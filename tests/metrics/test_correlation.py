@@ -71,11 +71,11 @@ def test_kendall_matrix_of_every_pair_of_measures():
 
 
 def test_map_agreement_by_hand():
-    result = metrics.map_agreement([[3.0, 4.0, 0.0], [1.0, 0.0, 0.0]], [[6.0, 8.0, 0.0], [0.0, -2.0, 0.0]])
+    result = metrics.map_rank_correlation([[3.0, 4.0, 0.0], [1.0, 0.0, 0.0]], [[6.0, 8.0, 0.0], [0.0, -2.0, 0.0]])
     assert result.cosine == pytest.approx([1, 0])
     assert result.error == pytest.approx([0, np.sqrt(2)])
     assert result.rank[0] == pytest.approx(1)
     assert result.rank[1] == pytest.approx(stats.spearmanr([1, 0, 0], [0, -2, 0]).statistic)
-    assert np.isnan(metrics.map_agreement([[0.0, 0.0]], [[1.0, 2.0]]).cosine).all()
+    assert np.isnan(metrics.map_rank_correlation([[0.0, 0.0]], [[1.0, 2.0]]).cosine).all()
     with pytest.raises(InputError, match=r"got \(1, 1\) and \(1, 2\)"):
-        metrics.map_agreement([[1.0]], [[1.0, 2.0]])
+        metrics.map_rank_correlation([[1.0]], [[1.0, 2.0]])

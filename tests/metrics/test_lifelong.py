@@ -54,7 +54,7 @@ def raw() -> Run:
 
 @pytest.fixture(scope="module")
 def run(raw: Run) -> Run:
-    return lifelong.normalised(lifelong.smoothed(raw))
+    return lifelong.normalised_run(lifelong.smoothed_run(raw))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ PER_TASK = {
 
 @needs_logs
 def test_ranges_are_the_printed_ones(raw: Run, printed: dict[str, Any]) -> None:
-    ranges = lifelong.performance_ranges(lifelong.smoothed(raw))
+    ranges = lifelong.run_performance_ranges(lifelong.smoothed_run(raw))
     expected = {t: (r["min"], r["max"]) for t, r in printed["normalization_data_range"].items()}
     assert ranges.keys() == expected.keys()
     for task, pair in ranges.items():
@@ -126,7 +126,7 @@ def test_the_other_variants_equal_l2metrics(run: Run) -> None:
 
 
 def table_run(*evaluations: tuple[float, ...], curriculum: tuple[int, ...]) -> Run:
-    return lifelong.from_table(np.array(evaluations), curriculum)
+    return lifelong.run_from_table(np.array(evaluations), curriculum)
 
 
 # Two tasks, the first trained twice: A, B, A.
@@ -191,9 +191,9 @@ def test_tasks_come_in_the_order_of_training() -> None:
 
 def test_experts_widen_the_range() -> None:
     run = Run([Block("train", "a", np.array([1.0, 2.0]))], {"a": [np.array([0.0, 1.0]), np.array([4.0, 3.0])]})
-    assert lifelong.performance_ranges(run) == {"a": (0.0, 4.0)}
-    assert lifelong.normalised(run).blocks[0].performance.tolist() == [26.0, 51.0]
-    assert lifelong.normalised(run).experts["a"][1].tolist() == [101.0, 76.0]
+    assert lifelong.run_performance_ranges(run) == {"a": (0.0, 4.0)}
+    assert lifelong.normalised_run(run).blocks[0].performance.tolist() == [26.0, 51.0]
+    assert lifelong.normalised_run(run).experts["a"][1].tolist() == [101.0, 76.0]
 
 
 def test_zero_denominators_are_left_out() -> None:
@@ -281,9 +281,9 @@ def test_smoothing_by_hand() -> None:
         (lambda: Block("train", "a", np.ones((2, 2))), r"shape \(2, 2\)"),
         (lambda: Block("train", "a", np.array([1.0, np.nan])), "experience 2: expected a finite performance, got nan"),
         (lambda: Run([], {"a": [np.empty(0)]}), "empty training curve"),
-        (lambda: lifelong.normalised(SMALL, {"1": (0, 1)}), "got none for task '2'"),
-        (lambda: lifelong.from_table(np.ones((2, 2)), [0, 1]), "expected 3 rows"),
-        (lambda: lifelong.from_table(np.ones((2, 2)), [2]), r"expected tasks from 0 to 1, got \[2\]"),
+        (lambda: lifelong.normalised_run(SMALL, {"1": (0, 1)}), "got none for task '2'"),
+        (lambda: lifelong.run_from_table(np.ones((2, 2)), [0, 1]), "expected 3 rows"),
+        (lambda: lifelong.run_from_table(np.ones((2, 2)), [2]), r"expected tasks from 0 to 1, got \[2\]"),
         (
             lambda: lifelong.performance_maintenance(SMALL, "last"),  # type: ignore[arg-type]
             "reference: unknown name 'last', known: mrlep, mrtlp",
@@ -301,7 +301,7 @@ def test_invalid_input_is_rejected(call: Any, message: str) -> None:
 
 
 def test_constant_performance_is_normalized_to_one() -> None:
-    run = lifelong.normalised(table_run((0.5,), (0.5,), curriculum=(0,)))
+    run = lifelong.normalised_run(table_run((0.5,), (0.5,), curriculum=(0,)))
     assert [block.performance.tolist() for block in run.blocks] == [[1.0], [], [1.0]]
 
 

@@ -43,7 +43,9 @@ def test_units_of_performance_do_not_matter_after_normalization(
     case: tuple[NDArray[np.float64], tuple[int, ...]], scale: float, shift: float
 ) -> None:
     table, curriculum = np.round(case[0], 3), case[1]
-    plain, other = (lifelong.normalised(lifelong.from_table(t, curriculum)) for t in (table, scale * table + shift))
+    plain, other = (
+        lifelong.normalised_run(lifelong.run_from_table(t, curriculum)) for t in (table, scale * table + shift)
+    )
     one, two = lifelong.performance_maintenance(plain), lifelong.performance_maintenance(other)
     np.testing.assert_allclose([*one.tasks.values()], [*two.tasks.values()], atol=1e-6)
     ratio, again = lifelong.backward_transfer(plain), lifelong.backward_transfer(other)
@@ -54,7 +56,7 @@ def test_units_of_performance_do_not_matter_after_normalization(
 
 @given(tables)
 def test_ranges_and_relations_of_transfer(case: tuple[NDArray[np.float64], tuple[int, ...]]) -> None:
-    run = lifelong.normalised(lifelong.from_table(*case))
+    run = lifelong.normalised_run(lifelong.run_from_table(*case))
     everything = np.concatenate([block.performance for block in run.blocks])
     assert everything.min() >= 1 - 1e-9
     assert everything.max() <= 101 + 1e-9
@@ -73,7 +75,7 @@ def test_ranges_and_relations_of_transfer(case: tuple[NDArray[np.float64], tuple
 def test_a_learner_that_never_forgets_maintains_exactly(levels: list[float], rounds: int) -> None:
     tasks = len(levels)
     curriculum = [task for _ in range(rounds) for task in range(tasks)]
-    run = lifelong.from_table(np.tile(levels, (len(curriculum) + 1, 1)), curriculum)
+    run = lifelong.run_from_table(np.tile(levels, (len(curriculum) + 1, 1)), curriculum)
     assert all(v == 0 for vs in lifelong.performance_maintenance(run).values.values() for v in vs)
     assert all(v == 0 for vs in lifelong.backward_transfer(run, "contrast").pairs.values() for v in vs)
 

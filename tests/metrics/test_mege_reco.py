@@ -39,7 +39,7 @@ def test_reco_by_hand_with_ties():
     """S= {1, 2, 2}, S!= {2, 3}: at 1 TPR 1/1, TNR 2/4; at 2 TPR 3/4, TNR 1/1; the rates 1/3 + 1 - 1 and 1 + 1/2 - 1."""
     assert metrics.reco([1, 2, 2], [2, 3]) == pytest.approx(0.75)
     assert metrics.reco([1, 2, 2], [2, 3], variant="rate") == pytest.approx(0.5)
-    result = metrics.pair_scores([1, 2, 2], [2, 3])
+    result = metrics.mege_reco_scores([1, 2, 2], [2, 3])
     assert (result.precision_threshold, result.rate_threshold, result.same, result.different) == (2, 2, 3, 2)
     # Perfect separation: both variants are 1, at the largest distance of S=.
     assert metrics.reco([1, 2], [3, 4]) == metrics.reco([1, 2], [3, 4], "rate") == 1
@@ -157,7 +157,7 @@ def test_intervals_are_as_wide_as_those_of_an_ordinary_bootstrap():
     values[~near] += 0.05
     result = metrics.retraining_scores(values[near], values[~near])
     drawn = [rng.integers(0, 120, 120) for _ in range(400)]
-    scores = [metrics.pair_scores(values[rows][near[rows]], values[rows][~near[rows]]) for rows in drawn]
+    scores = [metrics.mege_reco_scores(values[rows][near[rows]], values[rows][~near[rows]]) for rows in drawn]
     for name in ("mege", "mege_distance", "reco_rate"):
         low, high = np.quantile([getattr(resample, name) for resample in scores], [0.025, 0.975])
         interval = getattr(result, name)
@@ -190,17 +190,17 @@ def test_a_large_set_with_examples_is_resampled_less_often(monkeypatch):
 
 def test_trend_of_falling_constant_and_incomplete_scores():
     falling = np.array([[0.9, 0.7, 0.5, 0.2], [0.8, 0.6, 0.5, 0.4], [0.9, 0.8, 0.3, 0.1]])
-    result = metrics.trend_test(falling)
+    result = metrics.retraining_trend_test(falling)
     assert result.rank_correlation == pytest.approx(-1)
     # Under chance all three blocks are in the predicted order, one of 4!, with probability (1/24)^3.
     assert result.p_value == pytest.approx(1 / 24**3)
-    assert metrics.trend_test(falling, rises=True).p_value > 0.99
-    assert metrics.trend_test(np.ones((3, 4))).rank_correlation == 0
-    assert metrics.trend_test(np.ones((3, 4))).p_value > 0.4
+    assert metrics.retraining_trend_test(falling, rises=True).p_value > 0.99
+    assert metrics.retraining_trend_test(np.ones((3, 4))).rank_correlation == 0
+    assert metrics.retraining_trend_test(np.ones((3, 4))).p_value > 0.4
     holes = falling.copy()
     holes[1, 2] = np.nan
-    assert (metrics.trend_test(holes).blocks, metrics.trend_test(holes).left_out) == (2, 1)
-    assert "three levels" in (metrics.trend_test(falling[:, :2]).reason or "")
+    assert (metrics.retraining_trend_test(holes).blocks, metrics.retraining_trend_test(holes).left_out) == (2, 1)
+    assert "three levels" in (metrics.retraining_trend_test(falling[:, :2]).reason or "")
 
 
 def test_distances_of_maps_by_hand():

@@ -10,7 +10,7 @@ import pytest
 from perdure import explain, metrics
 from perdure.base.errors import InputError
 from perdure.metrics.bias import SHARES
-from perdure.reproduce.bias.example_set import select_examples
+from perdure.reproduce.bias.example_set import select_example_set
 from perdure.reproduce.bias.experiment import run_experiment
 from perdure.reproduce.bias.experiments import instability as instability_run
 from tests.helpers.bias_network import tiny_model, workspace_at
@@ -27,27 +27,27 @@ def slow_instability(q):
 def test_instability_hand_worked():
     # One example, two quantities, three repeats. First: differences 1, 3, 2; second: 0. Sizes: mean of 1, 2, 4, 5, 5, 5.
     repeats = np.array([[[1.0, 5.0]], [[2.0, 5.0]], [[4.0, 5.0]]])
-    assert metrics.instability(repeats) == pytest.approx([(1 + 3 + 2) / 3 / 2 / (22 / 6)])
+    assert metrics.sampling_instability(repeats) == pytest.approx([(1 + 3 + 2) / 3 / 2 / (22 / 6)])
 
 
 def test_instability_equals_the_direct_formula():
     q = np.random.default_rng(0).normal(1.0, 2.0, size=(7, 3, 11))
-    assert metrics.instability(q) == pytest.approx([slow_instability(q[:, example]) for example in range(3)])
+    assert metrics.sampling_instability(q) == pytest.approx([slow_instability(q[:, example]) for example in range(3)])
     noise = np.random.default_rng(1).normal(size=(40, 1, 4000))
-    assert metrics.instability(noise) == pytest.approx([math.sqrt(2)], rel=0.02)
-    assert np.isnan(metrics.instability(np.zeros((2, 1, 3)))).all()
+    assert metrics.sampling_instability(noise) == pytest.approx([math.sqrt(2)], rel=0.02)
+    assert np.isnan(metrics.sampling_instability(np.zeros((2, 1, 3)))).all()
 
 
 def test_anchor_values_agree_with_the_bias():
     rng = np.random.default_rng(2)
     maps, shapley = rng.normal(size=(3, 4, 20)), rng.normal(size=(4, 20))
-    beta = metrics.anchor_values(maps, shapley)
-    map_values = np.stack([metrics.anchor_values(values, values) for values in maps])
+    beta = metrics.bias_anchor_values(maps, shapley)
+    map_values = np.stack([metrics.bias_anchor_values(values, values) for values in maps])
     bias = metrics.attribution_biases(maps, shapley)
     assert np.abs(map_values - beta) == pytest.approx(bias.per_example)
-    top = metrics.selected_players(maps[0, 0], 0.1)
+    top = metrics.bias_selected_players(maps[0, 0], 0.1)
     assert beta[0, 0, 0, 0] == pytest.approx(shapley[0, top].sum() / (2 * np.linalg.norm(shapley[0])))
-    low = metrics.selected_players(maps[0, 0], 0.1, "bottom")
+    low = metrics.bias_selected_players(maps[0, 0], 0.1, "bottom")
     assert set(low) == set(np.argsort(maps[0, 0])[:2])
 
 
@@ -89,11 +89,11 @@ def test_variance_ratio_of_a_game_by_hand():
     # Marginals of the first are 1 or 5, of the second 6 or 2, together always 7: their sum does not vary.
     marginals = all_marginals()
     assert marginals.mean(axis=0) == pytest.approx(explain.exact_shapley(game, 3).values)
-    both = metrics.variance_ratio(marginals, [0, 1])
+    both = metrics.sampling_variance_ratio(marginals, [0, 1])
     assert (both.ratio, both.claimed) == (math.inf, 2)
     assert both.correlation == pytest.approx(-1)
     # The first and the dummy-like third: variance 4.8 and 0; their mean has 1.2: ratio 2.4 / 1.2 = 2 = |S|.
-    independent = metrics.variance_ratio(marginals, [0, 2])
+    independent = metrics.sampling_variance_ratio(marginals, [0, 2])
     assert independent.ratio == pytest.approx(2.0)
     assert independent.of_claimed == pytest.approx(1.0)
 
@@ -101,12 +101,12 @@ def test_variance_ratio_of_a_game_by_hand():
 def test_variance_ratio_follows_the_correlation():
     rng = np.random.default_rng(4)
     separate, common = rng.normal(size=(20_000, 8)), rng.normal(size=(20_000, 1))
-    independent = metrics.variance_ratio(separate, range(8))
+    independent = metrics.sampling_variance_ratio(separate, range(8))
     assert independent.ratio == pytest.approx(8, rel=0.05)
-    shared = metrics.variance_ratio(separate + common, range(8))
+    shared = metrics.sampling_variance_ratio(separate + common, range(8))
     assert shared.correlation == pytest.approx(0.5, abs=0.02)
     assert shared.ratio == pytest.approx(8 / (1 + 7 * 0.5), rel=0.05)
-    assert math.isnan(metrics.variance_ratio(separate, [2]).correlation)
+    assert math.isnan(metrics.sampling_variance_ratio(separate, [2]).correlation)
 
 
 def test_context_instability_hand_worked():
@@ -126,7 +126,7 @@ def test_marginals_of_a_network_average_to_its_shapley_values():
     model = tiny_model()
     x, y = model.examples(2)
     background = model.background(10)
-    players = explain.grid((3, 8, 8), 2)
+    players = explain.grid_players((3, 8, 8), 2)
     shared: dict[str, Any] = {"background": background, "players": players}
     exact = explain.shapley_table(model.network, x, y, estimator="exact", **shared).values
     plain = explain.shapley_marginals(model.network, x, y, permutations=300, **shared)
@@ -144,12 +144,12 @@ def test_marginals_of_a_network_average_to_its_shapley_values():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: metrics.instability(np.ones((1, 2, 3))), "repeats: expected at least 2, got 1"),
+        (lambda: metrics.sampling_instability(np.ones((1, 2, 3))), "repeats: expected at least 2, got 1"),
         (
-            lambda: metrics.variance_ratio(np.ones((5, 3)), [3]),
+            lambda: metrics.sampling_variance_ratio(np.ones((5, 3)), [3]),
             "selected: expected players from 0 to 2 .* got 1 player",
         ),
-        (lambda: metrics.variance_ratio(np.ones((1, 3)), [0]), "1 permutation"),
+        (lambda: metrics.sampling_variance_ratio(np.ones((1, 3)), [0]), "1 permutation"),
         (lambda: metrics.context_instability([[1.0], [-1.0]]), "got 0 for variable 0"),
         (
             lambda: metrics.stability_curve(np.ones((1, 4, 3)), np.ones((1, 1, 2)), (1,)),
@@ -159,7 +159,7 @@ def test_marginals_of_a_network_average_to_its_shapley_values():
             lambda: metrics.stability_curve(np.ones((1, 4, 3)), np.ones((1, 1, 3)), (3,)),
             "expected at most 2, half of the 4 given, got 3",
         ),
-        (lambda: metrics.anchor_values(np.ones((1, 3)), np.ones((1, 4))), r"shapley: expected shape \(1, 3\)"),
+        (lambda: metrics.bias_anchor_values(np.ones((1, 3)), np.ones((1, 4))), r"shapley: expected shape \(1, 3\)"),
     ],
 )
 def test_invalid_input_is_rejected(call, message):
@@ -183,7 +183,7 @@ def test_instability_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(instability_run, "lenet", lambda _: model)
     run_experiment(instability_run.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-instability.md").read_text()
-    examples = select_examples(workspace, model, 2)
+    examples = select_example_set(workspace, model, 2)
     curve = metrics.stability_curve(examples.marginals(20), examples.maps(small.methods), small.steps)
     assert f"| 5 | {np.exp(np.log(curve.values[1]).mean()):.3g} [" in text
     assert f"{np.exp(np.log(curve.anchors[2, SHARES.index(0.9)]).mean()):.3g} [" in text

@@ -98,18 +98,18 @@ def test_a_score_lies_between_its_criteria(values, weights):
 
 def test_first_places_follow_dominance_and_symmetry():
     better = {"good": {"A": 0.9, "MS": 0.9}, "bad": {"A": 0.1, "MS": 0.8}}
-    assert metrics.first_places(better).share == {"good": 1.0, "bad": 0.0}
-    mirror = metrics.first_places({"left": {"A": 0.9, "MS": 0.1}, "right": {"A": 0.1, "MS": 0.9}})
+    assert metrics.score_first_places(better).share == {"good": 1.0, "bad": 0.0}
+    mirror = metrics.score_first_places({"left": {"A": 0.9, "MS": 0.1}, "right": {"A": 0.1, "MS": 0.9}})
     assert mirror.share["left"] == pytest.approx(0.5, abs=4 * mirror.stderr["left"])
-    equal = metrics.first_places({"one": {"A": 0.5}, "two": {"A": 0.5}})
+    equal = metrics.score_first_places({"one": {"A": 0.5}, "two": {"A": 0.5}})
     assert equal.share == {"one": 0.5, "two": 0.5}
     # With w uniform on [0, 1], w * .8 + (1 - w) * .2 > .4 exactly when w > 1/3.
-    third = metrics.first_places({"varied": {"A": 0.8, "MS": 0.2}, "flat": {"A": 0.4, "MS": 0.4}})
+    third = metrics.score_first_places({"varied": {"A": 0.8, "MS": 0.2}, "flat": {"A": 0.4, "MS": 0.4}})
     assert third.share["varied"] == pytest.approx(2 / 3, abs=4 * third.stderr["varied"])
 
 
 def test_first_places_use_only_common_criteria():
-    result = metrics.first_places({"one": {"A": 0.5, "CE": 0.9}, "two": {"A": 0.6, "CE": math.nan}})
+    result = metrics.score_first_places({"one": {"A": 0.5, "CE": 0.9}, "two": {"A": 0.6, "CE": math.nan}})
     assert result.criteria == ("A",)
     assert result.share == {"one": 0.0, "two": 1.0}
 
@@ -120,13 +120,13 @@ def test_correlation_of_criteria_over_learners():
         "b": {"A": 0.2, "MS": 0.5, "CE": 0.5},
         "c": {"A": 0.9, "MS": 0.4, "CE": 0.5},
     }
-    result = metrics.criteria_correlation(learners)
+    result = metrics.score_criteria_correlation(learners)
     assert result.criteria == ("A", "MS", "CE")
     assert result.matrix[0, 1] == pytest.approx(-1)
     assert result.matrix[0, 0] == pytest.approx(1)
     assert np.isnan(result.matrix[0, 2])
     with pytest.raises(InputError, match="at least 3"):
-        metrics.criteria_correlation({"a": learners["a"], "b": learners["b"]})
+        metrics.score_criteria_correlation({"a": learners["a"], "b": learners["b"]})
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_correlation_of_criteria_over_learners():
         (lambda: metrics.cl_score({"Acc": 0.5}), "unknown criterion 'Acc'"),
         (lambda: metrics.cl_stability([]), "got none"),
         (
-            lambda: metrics.first_places({"a": {"A": 0.1}, "b": {"MS": 0.1}}),
+            lambda: metrics.score_first_places({"a": {"A": 0.1}, "b": {"MS": 0.1}}),
             "at least one criterion that is known for every learner",
         ),
         (lambda: metrics.model_size_efficiency([1, 0]), "positive"),

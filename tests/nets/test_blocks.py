@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from perdure import nets
 from perdure.nets.bottleneck import Bottleneck
-from perdure.nets.resnet import BasicBlock, projection, zero_padding
+from perdure.nets.resnet import BasicBlock, resnet_projection, resnet_zero_padding
 from perdure.nets.vit import Attention
 from perdure.nets.wide_resnet import WideBlock
 
@@ -34,7 +34,7 @@ def image(*shape: int) -> Tensor:
 
 
 def test_basic_block_with_projection() -> None:
-    block = prepare(BasicBlock(3, 6, stride=2, shortcut=projection(3, 6, stride=2)))
+    block = prepare(BasicBlock(3, 6, stride=2, shortcut=resnet_projection(3, 6, stride=2)))
     x, get = image(2, 3, 9, 8), block.get_submodule
     h = norm(
         functional.conv2d(x, block.state_dict()["residual.conv1.weight"], stride=2, padding=1),
@@ -48,8 +48,8 @@ def test_basic_block_with_projection() -> None:
 def test_shortcut_a_selects_every_second_pixel_and_pads_channels_with_zeros() -> None:
     x = image(2, 3, 9, 8)
     expected = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 1, 2))
-    assert torch.equal(zero_padding(3, 6, stride=2)(x), expected)
-    assert zero_padding(3, 3, stride=1)(x) is x
+    assert torch.equal(resnet_zero_padding(3, 6, stride=2)(x), expected)
+    assert resnet_zero_padding(3, 3, stride=1)(x) is x
 
 
 def test_bottleneck_has_its_stride_on_the_middle_convolution() -> None:

@@ -15,7 +15,7 @@ from perdure import Recorder, tasks
 from perdure.audits import Audit, ExampleView, Interval, audit_runs, example_views
 from perdure.audits import audit as audit_records
 from perdure.record import Record
-from perdure.report import tables as all_tables
+from perdure.report import exported_tables as all_tables
 from perdure.report import write_page
 from perdure.report.answers import answers
 from perdure.report.questions import QUESTIONS
@@ -183,9 +183,8 @@ def test_stored_maps_are_shown_in_the_viewer(perdure, tmp_path):
     for example, row in zip(examples, rows, strict=True):
         assert set(example.maps) == {("naive", 0), ("naive", 1)}
         assert example.label == data.class_names[data.tasks[0].test.y[row]]
-        assert (
-            example.predictions["naive", 1] in data.class_names[5:]
-        )  # after one epoch of task 2, only its classes are predicted
+        # After one epoch of task 2, only its classes are predicted.
+        assert example.predictions["naive", 1] in data.class_names[5:]
         picture = data.tasks[0].test.x[row, 0]
         np.testing.assert_array_equal(example.image[..., 0] > 127, picture > picture.max() / 2)
     (file,) = (tmp_path / "runs").rglob("task-01-from-00001.safetensors")
@@ -242,7 +241,7 @@ def test_a_page_with_50_learners_and_200_examples_stays_below_15_mb(tmp_path):
 
 
 def test_margin_formats_intervals_as_text():
-    from perdure.report.cards import margin
+    from perdure.report.cards import card_margin
 
-    assert margin(Interval(0.5, -0.01, 0.6, 3, "t")) == "95 % interval −0.010 to 0.600, 3 runs"
-    assert margin(Interval(0.5, math.nan, math.nan, 1, "none")) == "1 run, no interval"
+    assert card_margin(Interval(0.5, -0.01, 0.6, 3, "t")) == "95 % interval −0.010 to 0.600, 3 runs"
+    assert card_margin(Interval(0.5, math.nan, math.nan, 1, "none")) == "1 run, no interval"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perdure import metrics
-from perdure.reproduce.bias.example_set import select_examples
+from perdure.reproduce.bias.example_set import select_example_set
 from perdure.reproduce.bias.experiment import run_experiment
 from perdure.reproduce.bias.experiments import agreement as agreement_run
 from perdure.reproduce.bias.experiments import variance as variance_run
@@ -18,7 +18,7 @@ def test_ratios_by_set_of_independent_and_of_correlated_players():
     marginals = rng.normal(size=(1, 4000, 20))
     marginals[0, :, :5] += 2 * rng.normal(size=(4000, 1))  # the first five share an effect
     maps = np.stack([-np.arange(20.0), np.arange(20.0)])[:, None]
-    result = variance_run.ratios_by_set(marginals, maps, (0.25,), 30, 0)
+    result = variance_run.variance_ratios_by_set(marginals, maps, (0.25,), 30, 0)
     assert result[1, 0, 0] == pytest.approx(5 / (1 + 4 * 0.8) / 5, rel=0.1)  # top by the first map: exactly these five
     assert result[2, 0, 0] == pytest.approx(1, rel=0.1)
     assert result[1, 0, 0] < result[0, 0, 0] < 1
@@ -28,7 +28,7 @@ def test_a_fixed_sum_alone_makes_the_ratio_larger_than_claimed():
     rng = np.random.default_rng(5)
     marginals = rng.normal(size=(1, 4000, 20))
     marginals -= marginals.mean(axis=2, keepdims=True)
-    result = variance_run.ratios_by_set(marginals, np.empty((0, 1, 20)), (0.1, 0.5, 0.9), 30, 0)
+    result = variance_run.variance_ratios_by_set(marginals, np.empty((0, 1, 20)), (0.1, 0.5, 0.9), 30, 0)
     assert result[0, :, 0] == pytest.approx([19 / 18, 19 / 10, 19 / 2], rel=0.06)
 
 
@@ -64,8 +64,10 @@ def test_variance_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(variance_run, "lenet", lambda _: model)
     run_experiment(variance_run.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-variance.md").read_text()
-    examples = select_examples(workspace, model, 2)
-    result = variance_run.ratios_by_set(examples.marginals(20), examples.maps(small.methods), small.shares, 4, 0)
+    examples = select_example_set(workspace, model, 2)
+    result = variance_run.variance_ratios_by_set(
+        examples.marginals(20), examples.maps(small.methods), small.shares, 4, 0
+    )
     mean = np.exp(np.log(result).mean(axis=2))
     assert f"| 6 (10%) | {63 / 58:.2g} | {mean[0, 0]:.2g} [" in text
     assert f"factor of {mean[0, 0]:.2g} for random sets" in text
@@ -82,7 +84,7 @@ def test_agreement_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(agreement_run, "resnet20", lambda _: model)
     run_experiment(agreement_run.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-agreement.md").read_text()
-    examples = select_examples(workspace, model, 2)
+    examples = select_example_set(workspace, model, 2)
     result = agreement_run.agreement(
         examples.maps(methods), examples.marginals(6), examples.marginals(40, paired=True, seed=1), (2, 6)
     )

@@ -12,12 +12,12 @@ from perdure import figures, nets, tasks
 from perdure.audits.bias.measure import BiasSettings
 from perdure.base.errors import InputError
 from perdure.metrics import Interval
-from perdure.reproduce.bias import metrics as bias_metrics
+from perdure.reproduce.bias import measures as bias_measures
 from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import boxes as experiment
 from perdure.reproduce.bias.measures.boxes import measure_boxes
 from perdure.reproduce.bias.table_text import SHORT
-from perdure.reproduce.bias.trained_models import TrainedModel, one_task
+from perdure.reproduce.bias.trained_models import TrainedModel, trained_model_task
 from perdure.tasks import Examples
 
 
@@ -31,27 +31,27 @@ def one_map(**pixels):
 
 def test_pointing_game_hand_worked():
     box = [(1, 0, 3, 2)]  # columns 1 and 2, rows 0 and 1
-    assert bias_metrics.pointing_hits(one_map(r1c2=3, r3c4=2), box) == pytest.approx([1])
-    assert bias_metrics.pointing_hits(one_map(r1c3=3), box) == pytest.approx([0])
-    assert bias_metrics.pointing_hits(one_map(r1c3=3), box, tolerance=1) == pytest.approx([1])
+    assert bias_measures.pointing_hits(one_map(r1c2=3, r3c4=2), box) == pytest.approx([1])
+    assert bias_measures.pointing_hits(one_map(r1c3=3), box) == pytest.approx([0])
+    assert bias_measures.pointing_hits(one_map(r1c3=3), box, tolerance=1) == pytest.approx([1])
     # Two equal maxima, one of them inside.
-    assert bias_metrics.pointing_hits(one_map(r0c1=3, r3c3=3), box) == pytest.approx([0.5])
-    assert bias_metrics.pointing_hits(np.ones((1, 4, 5)), box) == pytest.approx([4 / 20])
-    assert np.isnan(bias_metrics.pointing_hits(np.zeros((1, 4, 5)), box)).all()
+    assert bias_measures.pointing_hits(one_map(r0c1=3, r3c3=3), box) == pytest.approx([0.5])
+    assert bias_measures.pointing_hits(np.ones((1, 4, 5)), box) == pytest.approx([4 / 20])
+    assert np.isnan(bias_measures.pointing_hits(np.zeros((1, 4, 5)), box)).all()
 
 
 def test_inside_share_hand_worked():
     box = [(1, 0, 3, 2)]
     # Positive values are 4 inside and 1 outside; negative values do not count.
-    assert bias_metrics.inside_shares(one_map(r0c1=4, r0c0=1, r1c1=-3), box) == pytest.approx([0.8])
-    assert bias_metrics.inside_shares(np.ones((1, 4, 5)), box) == pytest.approx([0.2])
-    assert np.isnan(bias_metrics.inside_shares(-np.ones((1, 4, 5)), box)).all()
+    assert bias_measures.inside_shares(one_map(r0c1=4, r0c0=1, r1c1=-3), box) == pytest.approx([0.8])
+    assert bias_measures.inside_shares(np.ones((1, 4, 5)), box) == pytest.approx([0.2])
+    assert np.isnan(bias_measures.inside_shares(-np.ones((1, 4, 5)), box)).all()
 
 
 def test_a_box_stays_within_the_image():
-    assert bias_metrics.box_masks([(1, 0, 3, 2)], (4, 5)).sum() == 4
-    assert bias_metrics.box_masks([(1, 0, 3, 2)], (4, 5), tolerance=1).sum() == 4 * 3
-    assert bias_metrics.box_masks([(0, 0, 5, 4)], (4, 5), tolerance=2).all()
+    assert bias_measures.box_masks([(1, 0, 3, 2)], (4, 5)).sum() == 4
+    assert bias_measures.box_masks([(1, 0, 3, 2)], (4, 5), tolerance=1).sum() == 4 * 3
+    assert bias_measures.box_masks([(0, 0, 5, 4)], (4, 5), tolerance=2).all()
 
 
 @pytest.mark.parametrize(
@@ -65,15 +65,15 @@ def test_a_box_stays_within_the_image():
 )
 def test_wrong_boxes_are_refused(boxes, tolerance, word):
     with pytest.raises(InputError, match=word):
-        bias_metrics.pointing_hits(one_map(r0c0=1), boxes, tolerance)
+        bias_measures.pointing_hits(one_map(r0c0=1), boxes, tolerance)
 
 
 def test_random_maps_score_chance():
     rng = np.random.default_rng(0)
     maps, boxes = rng.normal(size=(4000, 6, 6)), [(1, 2, 4, 6)] * 4000
     area = 3 * 4 / 36
-    assert bias_metrics.pointing_hits(maps, boxes).mean() == pytest.approx(area, abs=0.03)
-    assert bias_metrics.inside_shares(maps, boxes).mean() == pytest.approx(area, abs=0.01)
+    assert bias_measures.pointing_hits(maps, boxes).mean() == pytest.approx(area, abs=0.03)
+    assert bias_measures.inside_shares(maps, boxes).mean() == pytest.approx(area, abs=0.01)
 
 
 def test_a_network_with_one_relevant_corner_scores_1_there():
@@ -101,7 +101,7 @@ def test_a_network_with_one_relevant_corner_scores_1_there():
 
 
 def test_the_section_shows_scores_and_chance_levels(tmp_path, monkeypatch):
-    benchmark = one_task(tasks.load("split-digits", scenario="class"))
+    benchmark = trained_model_task(tasks.load("split-digits", scenario="class"))
     task = benchmark.tasks[0]
     corners = np.tile([2, 1, 6, 7], (len(task.test), 1))
     boxed = replace(benchmark, tasks=(replace(task, test=Examples(task.test.x, task.test.y, corners)),))
@@ -126,7 +126,7 @@ def test_the_section_shows_scores_and_chance_levels(tmp_path, monkeypatch):
 
 
 def test_dots_are_drawn_at_the_means():
-    figure = figures.chance_dots(
+    figure = figures.explainer_chance_dots(
         ["a", "b"], {"m": [Interval(0.5, 0.4, 0.6, 9, "t"), Interval(0.2, 0.1, 0.3, 9, "t")]}, [0.3]
     )
     drawn = [line.get_xydata() for line in figure.axes[0].lines]

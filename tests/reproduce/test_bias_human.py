@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from perdure.audits.bias.ratings import compare_with_ratings, read_ratings
-from perdure.audits.bias.results import BiasResult, explainer_bias
+from perdure.audits.bias.results import BiasResult, explainer_bias_result
 from perdure.base.errors import InputError
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
 from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import human
-from perdure.reproduce.bias.experiments.table import result_file
+from perdure.reproduce.bias.experiments.table import table_result_file
 
 METHODS = ("grad", "gradient_x_input", "lrp", "lime", "deepshap")
 
@@ -22,7 +22,7 @@ def synthetic_bias(layer=None):
     rng = np.random.default_rng(0)
     true = rng.normal(size=(8, 60))
     entries = [
-        explainer_bias(
+        explainer_bias_result(
             name,
             attribution_biases(true + (1 + index) * rng.normal(size=true.shape), true),
             0,
@@ -102,7 +102,7 @@ def test_the_section_needs_ratings_and_a_bias(tmp_path):
     write(tmp_path / "data", decreasing_ratings())
     assert "bias-table" in human.run(workspace)
     bias = synthetic_bias()
-    bias.save(result_file(workspace.out, "lenet"))
+    bias.save(table_result_file(workspace.out, "lenet"))
     text = human.run(workspace)
     result = compare_with_ratings(bias, read_ratings(tmp_path / "data" / "ratings.csv"))
     assert f"{result.linear.r:+.2f} [{result.linear.low:+.2f}, {result.linear.high:+.2f}]" in text

@@ -13,12 +13,16 @@ from torch import nn
 from perdure import explain, figures, metrics, nets, tasks
 from perdure.audits.bias.measure import BiasSettings, measure_bias
 from perdure.base.errors import InputError
-from perdure.reproduce.bias import metrics as bias_metrics
+from perdure.reproduce.bias import measures as bias_measures
 from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import perspectives
 from perdure.reproduce.bias.experiments.table import BACKGROUND
-from perdure.reproduce.bias.measures.perspectives import measure_perspectives, output_drops, random_squares
-from perdure.reproduce.bias.trained_models import TrainedModel, one_task
+from perdure.reproduce.bias.measures.perspectives import (
+    measure_perspectives,
+    measure_perspectives_drops,
+    measure_perspectives_squares,
+)
+from perdure.reproduce.bias.trained_models import TrainedModel, trained_model_task
 
 
 def linear_network():
@@ -33,28 +37,28 @@ def images(count=4, seed=1):
 
 def test_gini_hand_worked():
     # (-3 * 1 - 1 * 2 + 1 * 3 + 3 * 4) / (4 * 10), signs and order do not matter.
-    assert bias_metrics.gini([[3, -1, 4, 2]]) == pytest.approx([0.25])
-    assert bias_metrics.gini([[2, 2, 2, -2], [0, 0, 5, 0]]) == pytest.approx([0, 3 / 4])
-    assert np.isnan(bias_metrics.gini([[0.0, 0.0]])).all()
+    assert bias_measures.gini([[3, -1, 4, 2]]) == pytest.approx([0.25])
+    assert bias_measures.gini([[2, 2, 2, -2], [0, 0, 5, 0]]) == pytest.approx([0, 3 / 4])
+    assert np.isnan(bias_measures.gini([[0.0, 0.0]])).all()
 
 
 def test_max_sensitivity_hand_worked():
     maps, moved = [[3.0, 4.0], [0.0, 0.0]], [[[3.0, 5.0], [1, 1]], [[0.0, 0.0], [0, 0]]]
-    result = bias_metrics.max_sensitivity(maps, moved)
+    result = bias_measures.max_sensitivity(maps, moved)
     assert result[0] == pytest.approx(5 / 5)
     assert np.isnan(result[1])
     with pytest.raises(InputError, match="perturbed"):
-        bias_metrics.max_sensitivity(maps, [[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]])
+        bias_measures.max_sensitivity(maps, [[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]])
 
 
 def test_infidelity_hand_worked():
     drops = [[1.0, 2.0, -1.0]] * 4
     predicted = [[2.0, 4.0, -2.0], [2.0, -1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     # Proportional to the drops; orthogonal to them; zero; only the first of three drops (1 of 1 + 4 + 1).
-    assert bias_metrics.infidelity(predicted, drops) == pytest.approx([0, 1, 1, 1 - 1 / 6])
-    assert np.isnan(bias_metrics.infidelity([[1.0, 2.0]], [[0.0, 0.0]])).all()
+    assert bias_measures.infidelity(predicted, drops) == pytest.approx([0, 1, 1, 1 - 1 / 6])
+    assert np.isnan(bias_measures.infidelity([[1.0, 2.0]], [[0.0, 0.0]])).all()
     with pytest.raises(InputError, match="drops"):
-        bias_metrics.infidelity([[1.0]], [[1.0, 2.0]])
+        bias_measures.infidelity([[1.0]], [[1.0, 2.0]])
 
 
 def test_infidelity_equals_captums_times_the_drops_mean_square():
@@ -62,9 +66,9 @@ def test_infidelity_equals_captums_times_the_drops_mean_square():
     x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     y, background = torch.tensor([0, 2]), torch.randn(5, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     maps = explain.attribute(network, x, y, "gradient_x_input", reduce="pixels").detach().double().numpy()
-    removed = random_squares(40, (8, 8), np.random.default_rng(0))
-    drops = output_drops(network, x, y, removed, background)
-    ours = bias_metrics.infidelity(maps.reshape(2, -1) @ removed.T.astype(float), drops) * (drops**2).mean(axis=1)
+    removed = measure_perspectives_squares(40, (8, 8), np.random.default_rng(0))
+    drops = measure_perspectives_drops(network, x, y, removed, background)
+    ours = bias_measures.infidelity(maps.reshape(2, -1) @ removed.T.astype(float), drops) * (drops**2).mean(axis=1)
 
     masks = torch.from_numpy(removed.reshape(40, 1, 8, 8)).float()
 
@@ -87,7 +91,7 @@ def test_max_sensitivity_equals_captums():
         return explain.attribute(network, rows, torch.zeros(len(rows), dtype=torch.long), "gradient_x_input").flatten(1)
 
     moved = torch.stack([maps(x + draw) for draw in noise])
-    ours = bias_metrics.max_sensitivity(maps(x).double().numpy(), moved.double().numpy())
+    ours = bias_measures.max_sensitivity(maps(x).double().numpy(), moved.double().numpy())
     theirs = sensitivity_max(
         InputXGradient(network).attribute,
         x,
@@ -123,7 +127,7 @@ def test_a_linear_network_has_zero_infidelity_and_zero_sensitivity():
 
 
 def test_random_squares_are_square_and_small():
-    masks = random_squares(200, (9, 12), np.random.default_rng(0)).reshape(200, 9, 12)
+    masks = measure_perspectives_squares(200, (9, 12), np.random.default_rng(0)).reshape(200, 9, 12)
     for mask in masks:
         rows, columns = mask.any(1).sum(), mask.any(0).sum()
         assert rows == columns
@@ -136,7 +140,7 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
     model = TrainedModel(
         "small",
         nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval(),
-        one_task(tasks.load("split-digits", scenario="class")),
+        trained_model_task(tasks.load("split-digits", scenario="class")),
         0.5,
     )
     x, y = model.examples(4)
@@ -147,7 +151,7 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
     monkeypatch.setattr(perspectives, "lenet_bias", lambda _: (model, bias))
     monkeypatch.setattr(perspectives, "SETTINGS", perspectives.Settings(3, 40, 2, 0.02, 10))
     shown: list[Any] = []
-    drawn = figures.rank_lines
+    drawn = figures.explainer_rank_lines
 
     def watched(names, ways):
         shown.append((names, ways))
@@ -181,7 +185,7 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
 
 
 def test_rank_lines_draw_the_lowest_value_as_rank_1():
-    figure = figures.rank_lines(["a", "b", "c"], {"one": [3.0, 1.0, 2.0], "two": [1.0, float("nan"), 0.5]})
+    figure = figures.explainer_rank_lines(["a", "b", "c"], {"one": [3.0, 1.0, 2.0], "two": [1.0, float("nan"), 0.5]})
     lines = {line.get_label(): np.asarray(line.get_ydata(), dtype=float) for line in figure.axes[0].lines}
     assert lines["a"].tolist() == [3, 2]
     assert lines["c"].tolist() == [2, 1]

@@ -7,9 +7,9 @@ from scipy import stats
 from perdure import explain, metrics
 from perdure.base.errors import InputError
 from perdure.learners import Training
-from perdure.reproduce.bias import metrics as bias_metrics
+from perdure.reproduce.bias import measures as bias_measures
 from perdure.reproduce.bias import tabular_model as tabular
-from perdure.reproduce.bias.example_set import ExampleSet, select_examples
+from perdure.reproduce.bias.example_set import ExampleSet, select_example_set
 from perdure.reproduce.bias.experiment import Workspace, run_experiment
 from perdure.reproduce.bias.experiments import deepshap, gaussian
 from tests.helpers.bias_network import tiny_model, workspace_at
@@ -28,7 +28,7 @@ def test_sampling_distribution_is_scipys_moments():
 
 
 def test_regions_are_squares_that_do_not_overlap():
-    regions = gaussian.random_regions(16, 20, 3, 5, seed=0)
+    regions = gaussian.gaussian_random_regions(16, 20, 3, 5, seed=0)
     assert regions.shape == (3, 25)
     assert len(np.unique(regions)) == 75
     for region in regions:
@@ -39,8 +39,8 @@ def test_regions_are_squares_that_do_not_overlap():
 
 def test_exact_values_have_no_bias_against_a_correct_reference_only():
     exact = np.random.default_rng(1).normal(size=(20, 14))
-    assert deepshap.reference_bias(exact, 3 * exact).mean == pytest.approx(np.zeros((5, 1)), abs=1e-12)
-    assert deepshap.reference_bias(exact, np.abs(exact)).mean[-1, 0] > 0.05
+    assert deepshap.deepshap_reference_bias(exact, 3 * exact).mean == pytest.approx(np.zeros((5, 1)), abs=1e-12)
+    assert deepshap.deepshap_reference_bias(exact, np.abs(exact)).mean[-1, 0] > 0.05
 
 
 def small_table(tmp_path):
@@ -72,11 +72,11 @@ def test_deepshap_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(deepshap, "lenet", lambda _: model)
     run_experiment(deepshap.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-deepshap.md").read_text()
-    examples = select_examples(workspace, model, 2)
+    examples = select_example_set(workspace, model, 2)
     halves = [examples.marginals(10)[:, at::2].mean(axis=1) for at in range(2)]
-    result = metrics.map_agreement(examples.maps(("deepshap",))[0], (halves[0] + halves[1]) / 2)
+    result = metrics.map_rank_correlation(examples.maps(("deepshap",))[0], (halves[0] + halves[1]) / 2)
     assert f"| DeepSHAP, 100 backgrounds | {result.cosine.mean():.2g} [" in text
-    assert f"{metrics.map_agreement(*halves).error.mean():.2g} [" in text
+    assert f"{metrics.map_rank_correlation(*halves).error.mean():.2g} [" in text
     table, players = tabular.load_tabular_model(workspace)
     x, y = table.examples(8)
     rows = ExampleSet(workspace, table, x, y, table.background(100), players)
@@ -97,10 +97,10 @@ def test_gaussian_experiment(tmp_path, monkeypatch):
         monkeypatch.setattr(gaussian, name, lambda _: model)
     run_experiment(gaussian.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-gaussian.md").read_text()
-    examples = select_examples(workspace, model, 6)
-    regions = gaussian.random_regions(8, 8, 3, 2, 0)
+    examples = select_example_set(workspace, model, 6)
+    regions = gaussian.gaussian_random_regions(8, 8, 3, 2, 0)
     maps = examples.maps(("gradient_x_input",))[0]
-    result = bias_metrics.region_distributions(np.stack([maps[:, region] for region in regions]))
+    result = bias_measures.region_distributions(np.stack([maps[:, region] for region in regions]))
     assert f"| Gradient x Input, LeNet | variance | {result.variance[0]:.2g} |" in text
     assert f"{result.levene_p:.1g} | {result.friedman_p:.1g}" in text
     values = examples.marginals(4, of=regions.ravel().tolist()).mean(axis=1)

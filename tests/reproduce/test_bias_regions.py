@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from perdure import explain, metrics
 from perdure.base.errors import InputError
 from perdure.learners import Training
-from perdure.reproduce.bias import metrics as bias_metrics
+from perdure.reproduce.bias import measures as bias_measures
 from perdure.reproduce.bias import planted_data as planted
-from perdure.reproduce.bias.example_set import select_examples, selected_rows
+from perdure.reproduce.bias.example_set import example_set_rows, select_example_set
 from perdure.reproduce.bias.experiment import run_experiment
 from perdure.reproduce.bias.experiments import irrelevant_region, masking, planted_pattern
 from perdure.reproduce.bias.trained_models import train_or_load
@@ -61,65 +61,65 @@ def test_masking_refuses_an_order_with_repeated_players():
 
 def test_additive_games_are_not_displaced():
     solved = explain.exact_shapley(lambda rows: rows @ np.array([1.0, -2.0, 3.0]), 3)
-    result = masking.displacement([solved], np.array([[3.0, 1.0, 2.0]]))
+    result = masking.masking_displacement([solved], np.array([[3.0, 1.0, 2.0]]))
     assert result.descending == pytest.approx([0], abs=1e-12)
-    assert masking.remark_mismatch(3, 5, 0) < 1e-12
-    steep = masking.displacement([explain.exact_shapley(game, 3)], np.array([[2.0, 3.0, 1.0]]))
+    assert masking.masking_remark_mismatch(3, 5, 0) < 1e-12
+    steep = masking.masking_displacement([explain.exact_shapley(game, 3)], np.array([[2.0, 3.0, 1.0]]))
     assert steep.descending == pytest.approx([20 / 22])
     assert steep.ascending == pytest.approx([(2 + 6 + 8) / 22])
 
 
 def test_relative_attribution_hand_worked():
     values = np.array([[1.0, -3.0, 2.0], [0.0, 5.0, -1.0], [0.0, 0.0, 0.0]])
-    result = bias_metrics.relative_attribution(values, [1, 0, 2])
+    result = bias_measures.relative_attribution(values, [1, 0, 2])
     assert result[:2] == pytest.approx([3 / 2, 0])
     assert math.isnan(result[2])
     with pytest.raises(InputError, match="one player from 0 to 2"):
-        bias_metrics.relative_attribution(values, [3, 0, 0])
+        bias_measures.relative_attribution(values, [3, 0, 0])
 
 
 def test_share_inside_and_its_correction_for_noise():
     values, inside = np.array([[2.0, -2.0, 1.0]]), np.array([[True, False, False]])
-    assert bias_metrics.share_inside(values, inside) == pytest.approx([0.4])
+    assert bias_measures.share_inside(values, inside) == pytest.approx([0.4])
     # The halves have different signs for the third player: (.5 * -1 + .3 * -1) / 2 = -.4; the others are 2 and 2.
     halves = np.array([[[2.0, -2.0, 0.5]], [[2.0, -2.0, -0.3]]])
-    assert bias_metrics.share_inside(values, inside, halves) == pytest.approx([2 / (2 + 2 - 0.4)])
+    assert bias_measures.share_inside(values, inside, halves) == pytest.approx([2 / (2 + 2 - 0.4)])
     rng = np.random.default_rng(0)
     truth = np.zeros((200, 100))
     truth[:, :10] = 1.0
     parts = truth + rng.normal(scale=0.1, size=(2, 200, 100))
     region = truth > 0
-    plain = bias_metrics.share_inside(parts.mean(axis=0), region).mean()
+    plain = bias_measures.share_inside(parts.mean(axis=0), region).mean()
     assert plain < 0.75
-    assert bias_metrics.share_inside(parts.mean(axis=0), region, parts).mean() == pytest.approx(1, abs=0.03)
+    assert bias_measures.share_inside(parts.mean(axis=0), region, parts).mean() == pytest.approx(1, abs=0.03)
     with pytest.raises(InputError, match="inside: expected the shape of values"):
-        bias_metrics.share_inside(values, [[True]])
+        bias_measures.share_inside(values, [[True]])
     with pytest.raises(InputError, match="parts: expected two"):
-        bias_metrics.share_inside(values, inside, np.ones((3, 1, 3)))
+        bias_measures.share_inside(values, inside, np.ones((3, 1, 3)))
 
 
 def test_region_distributions_detect_a_gaussian_and_equal_spread():
     rng = np.random.default_rng(1)
-    good = bias_metrics.region_distributions(rng.normal(size=(3, 80, 25)))
+    good = bias_measures.region_distributions(rng.normal(size=(3, 80, 25)))
     assert good.variance == pytest.approx(1, rel=0.1)
     assert np.abs(good.excess_kurtosis).max() < 0.4
     assert good.normal_p.min() > 0.01
     assert good.distance.max() < 0.03
     assert min(good.levene_p, good.friedman_p) > 0.01
     heavy = rng.standard_t(3, size=(3, 80, 25)) * np.array([1.0, 1.0, 2.0])[:, None, None]
-    bad = bias_metrics.region_distributions(heavy)
+    bad = bias_measures.region_distributions(heavy)
     assert bad.excess_kurtosis.min() > 1
     assert max(bad.levene_p, bad.friedman_p) < 1e-6
     assert bad.variance == pytest.approx(heavy.reshape(3, -1).var(axis=1, ddof=1))
     with pytest.raises(InputError, match="at least 3 regions and 3 examples, got 2 and 5"):
-        bias_metrics.region_distributions(np.ones((2, 5, 5)))
+        bias_measures.region_distributions(np.ones((2, 5, 5)))
     with pytest.raises(InputError, match="region 0 is constant"):
-        bias_metrics.region_distributions(np.ones((3, 5, 5)))
+        bias_measures.region_distributions(np.ones((3, 5, 5)))
 
 
 def test_patches_come_from_another_class_and_nothing_else_changes():
     before = pictures_benchmark(30)
-    result = planted.paste_other_class(before, 4, seed=0)
+    result = planted.plant_other_class(before, 4, seed=0)
     old, new = before.tasks[0].test, result.benchmark.tasks[0].test
     inside = result.inside(np.arange(30)).reshape(30, 8, 8)
     assert (inside.sum(axis=(1, 2)) == 4).all()
@@ -148,7 +148,7 @@ def test_the_pattern_decides_the_class():
 def test_pasting_refuses_a_single_class():
     one_class = pictures_benchmark(10, classes=1)
     with pytest.raises(InputError, match="at least 2 classes"):
-        planted.paste_other_class(one_class, 4, 0)
+        planted.plant_other_class(one_class, 4, 0)
 
 
 def test_masking_experiment(tmp_path, monkeypatch):
@@ -158,11 +158,11 @@ def test_masking_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(masking, "lenet", lambda _: model)
     run_experiment(masking.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-masking.md").read_text()
-    drops = select_examples(workspace, model, 2).marginals(20)
+    drops = select_example_set(workspace, model, 2).marginals(20)
     medians = [float(np.median(metrics.context_instability(image_drops).median)) for image_drops in drops]
     assert f"| {np.mean(medians):.3g} [" in text
-    solved = select_examples(workspace, model, 2, 2).exact()
-    by_shapley = masking.displacement(solved, np.stack([exact.values for exact in solved])).descending
+    solved = select_example_set(workspace, model, 2, 2).exact()
+    by_shapley = masking.masking_displacement(solved, np.stack([exact.values for exact in solved])).descending
     assert f"| by the Shapley values themselves | {by_shapley.mean():.2g} [" in text
     assert "So the remark holds" in text
     assert (workspace.pictures / "bias-masking.png").stat().st_size > 5_000
@@ -181,11 +181,11 @@ def test_planted_experiments(tmp_path, monkeypatch):
         run_experiment(module.EXPERIMENT, workspace)
         assert (workspace.pictures / f"{module.EXPERIMENT.name}.png").stat().st_size > 2_000
     text = (workspace.out / "sections" / "bias-irrelevant-region.md").read_text()
-    pasted = planted.paste_other_class(pictures_benchmark(40), 2, 0)
+    pasted = planted.plant_other_class(pictures_benchmark(40), 2, 0)
     model = train_or_load(workspace, "mlp5", pasted.benchmark, short, label="lenet-pasted")
-    values = np.stack([exact.values for exact in select_examples(workspace, model, 4, 2).exact()])
-    regions = pasted.corners[selected_rows(model, 4)] // 4 @ [2, 1]
-    assert f"| ours | {bias_metrics.relative_attribution(values, regions).mean():.3g} [" in text
+    values = np.stack([exact.values for exact in select_example_set(workspace, model, 4, 2).exact()])
+    regions = pasted.corners[example_set_rows(model, 4)] // 4 @ [2, 1]
+    assert f"| ours | {bias_measures.relative_attribution(values, regions).mean():.3g} [" in text
     assert "| paper | 1.0336 |" in text
     pattern = (workspace.out / "sections" / "bias-planted-pattern.md").read_text()
     assert "| paper | 0.898 |" in pattern

@@ -9,34 +9,37 @@ from perdure import explain, figures, nets, tasks
 from perdure.audits.bias.measure import BiasSettings
 from perdure.base.errors import InputError
 from perdure.learners import Training
-from perdure.reproduce.bias import metrics as bias_metrics
+from perdure.reproduce.bias import measures as bias_measures
 from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import removal
-from perdure.reproduce.bias.measures.removal import measure_removal, replace_top
+from perdure.reproduce.bias.measures.removal import measure_removal, removal_replace_top
 from perdure.reproduce.bias.table_text import SHORT
-from perdure.reproduce.bias.trained_models import TrainedModel, one_task
+from perdure.reproduce.bias.trained_models import TrainedModel, trained_model_task
 
 
 def test_top_players_are_the_highest_with_ties_by_position():
     maps = [[1.0, 5.0, 3.0, 5.0], [0.0, 0.0, 0.0, -1.0]]
-    assert bias_metrics.top_players(maps, 0.25).tolist() == [[False, True, False, False], [True, False, False, False]]
-    assert bias_metrics.top_players(maps, 0.5).sum(axis=1).tolist() == [2, 2]
-    assert bias_metrics.top_players(maps, 0.75)[0].tolist() == [False, True, True, True]
-    assert not bias_metrics.top_players(maps, 0.0).any()
-    assert bias_metrics.top_players(maps, 1.0).all()
+    assert bias_measures.removal_top_players(maps, 0.25).tolist() == [
+        [False, True, False, False],
+        [True, False, False, False],
+    ]
+    assert bias_measures.removal_top_players(maps, 0.5).sum(axis=1).tolist() == [2, 2]
+    assert bias_measures.removal_top_players(maps, 0.75)[0].tolist() == [False, True, True, True]
+    assert not bias_measures.removal_top_players(maps, 0.0).any()
+    assert bias_measures.removal_top_players(maps, 1.0).all()
     with pytest.raises(InputError, match="share"):
-        bias_metrics.top_players(maps, 1.5)
+        bias_measures.removal_top_players(maps, 1.5)
 
 
 def test_area_under_hand_worked_curves():
-    assert bias_metrics.area_under([[1.0, 0.5, 0.0], [1.0, 0.0, 0.0]]) == pytest.approx([0.5, 0.25])
+    assert bias_measures.removal_area_under([[1.0, 0.5, 0.0], [1.0, 0.0, 0.0]]) == pytest.approx([0.5, 0.25])
     with pytest.raises(InputError, match="at least 2"):
-        bias_metrics.area_under([[1.0]])
+        bias_measures.removal_area_under([[1.0]])
 
 
 def test_removed_pixels_are_replaced_in_all_channels():
     x, empty = torch.ones(1, 3, 2, 2), torch.zeros(1, 3, 2, 2)
-    result = replace_top(x, np.array([[0.0, 4.0, 3.0, 0.0]]), 0.5, empty)
+    result = removal_replace_top(x, np.array([[0.0, 4.0, 3.0, 0.0]]), 0.5, empty)
     assert result[0].tolist() == [[[1, 0], [0, 1]]] * 3
 
 
@@ -58,7 +61,7 @@ def test_curves_start_and_end_at_the_full_and_the_empty_image():
         assert entry.deletion[:, -1] == pytest.approx(empty)
         assert entry.insertion[:, 0] == pytest.approx(empty)
         assert entry.insertion[:, -1] == pytest.approx(full_image)
-        assert entry.deletion_area.mean == pytest.approx(bias_metrics.area_under(entry.deletion).mean())
+        assert entry.deletion_area.mean == pytest.approx(bias_measures.removal_area_under(entry.deletion).mean())
     # The output is linear: the order by contribution lowers it fastest in deletion and raises it fastest in insertion.
     best = result["gradient_x_input"]
     for name in ("grad", "random", "constant"):
@@ -71,7 +74,7 @@ def test_curves_start_and_end_at_the_full_and_the_empty_image():
 
 
 def digits():
-    return one_task(tasks.load("split-digits", scenario="class", per_class=20))
+    return trained_model_task(tasks.load("split-digits", scenario="class", per_class=20))
 
 
 def test_marked_pixels_of_the_benchmark_are_set_to_the_mean():
@@ -80,7 +83,7 @@ def test_marked_pixels_of_the_benchmark_are_set_to_the_mean():
     train = np.zeros((len(task.train), 64), dtype=bool)
     train[0, 9] = True
     test = np.ones((len(task.test), 64), dtype=bool)
-    changed = removal.without_top_pixels(benchmark, train, test).tasks[0]
+    changed = removal.removal_without_top_pixels(benchmark, train, test).tasks[0]
     mean = round(float(task.train.x.mean()))
     assert changed.train.x[0, 0, 1, 1] == mean
     expected = task.train.x.copy()
@@ -158,7 +161,9 @@ def test_maps_for_retraining_explain_the_predicted_class():
 
 
 def test_lines_of_controls_are_gray():
-    figure = figures.removal_lines([0, 0.5, 1], {"left": {"grad": [1, 0.5, 0], "random": [1, 0.7, 0]}}, ["random"])
+    figure = figures.explainer_removal_lines(
+        [0, 0.5, 1], {"left": {"grad": [1, 0.5, 0], "random": [1, 0.7, 0]}}, ["random"]
+    )
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert np.asarray(lines["grad"].get_xdata()).tolist() == [0, 50, 100]
     assert lines["random"].get_color() == "#777777"
@@ -167,7 +172,7 @@ def test_lines_of_controls_are_gray():
 
 def test_removal_pictures_are_drawn_without_rescaling():
     picture = np.full((3, 2, 2), 51.0)
-    figure = figures.removal_pictures({"grad": [picture, picture + 51]}, ["image", "25 % removed"])
+    figure = figures.explainer_removal_images({"grad": [picture, picture + 51]}, ["image", "25 % removed"])
     shown = [np.asarray(panel.images[0].get_array()) for panel in figure.axes]
     assert [float(image.min()) for image in shown] == pytest.approx([0.2, 0.4])
     assert figure.axes[0].get_ylabel() == "grad"

@@ -17,15 +17,15 @@ from perdure.reproduce.bias import tabular_model as tabular
 from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.experiments import table
 from perdure.reproduce.bias.published_tables import METHODS, PublishedTable, published_table, published_tables
-from perdure.reproduce.bias.table_text import nearest_columns
-from perdure.reproduce.bias.trained_models import TrainedModel, one_task
+from perdure.reproduce.bias.table_text import table_text_nearest_columns
+from perdure.reproduce.bias.trained_models import TrainedModel, trained_model_task
 from perdure.runs.cache import Cache
 from perdure.tasks import Benchmark, Examples, Task
 
 
 def small_model(workspace: Workspace | None = None) -> TrainedModel:
     """Return an untrained network on 8 x 8 digits: 64 pixels."""
-    benchmark = one_task(tasks.load("split-digits", scenario="class"))
+    benchmark = trained_model_task(tasks.load("split-digits", scenario="class"))
     network = nets.build("small-conv", input_shape=(1, 8, 8), outputs=10, width=2).eval()
     return TrainedModel("small", network, benchmark, 0.5)
 
@@ -94,7 +94,7 @@ def test_the_section_shows_our_numbers_the_papers_and_their_rank_agreement(tmp_p
     workspace = Workspace(None, tmp_path / "out", tmp_path / "pictures", lambda *_: None)
     study = table.Study("lenet", "Small, digits", small_model, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
     text = table.run(workspace, [study])
-    result = BiasResult.load(table.result_file(workspace.out, "lenet"))
+    result = BiasResult.load(table.table_result_file(workspace.out, "lenet"))
     paper = published_table("lenet")
     row = next(line for line in text.splitlines() if line.startswith("| bottom 30 % |"))
     numbers = {method: result[method].cells[1][1].mean for method in ("grad", "gradient_x_input", "lrp")}
@@ -121,7 +121,7 @@ def test_a_stored_bias_is_used_only_for_the_same_network(tmp_path, monkeypatch):
     workspace = Workspace(None, tmp_path, tmp_path, lambda *_: None)
     study = table.Study("lenet", "Small, digits", small_model, 3, 20, methods=("grad", "lrp"))
     monkeypatch.setattr(table, "LENET", study)
-    _, first = table.lenet_bias(workspace)
+    _, first = table.table_lenet_bias(workspace)
     measured = []
 
     def again(*_):
@@ -129,19 +129,19 @@ def test_a_stored_bias_is_used_only_for_the_same_network(tmp_path, monkeypatch):
         return None, None
 
     monkeypatch.setattr(table, "measure_study", again)
-    assert table.lenet_bias(workspace)[1].to_json() == first.to_json()
+    assert table.table_lenet_bias(workspace)[1].to_json() == first.to_json()
     assert not measured
     other = replace(small_model(), accuracy=0.51)
     monkeypatch.setattr(table, "LENET", replace(study, model=lambda _: other))
-    table.lenet_bias(workspace)
+    table.table_lenet_bias(workspace)
     assert measured == [1]
 
 
 def test_nearest_columns_finds_the_matching_map(tmp_path):
     workspace = Workspace(None, tmp_path / "out", tmp_path, lambda *_: None)
     study = table.Study("lenet", "Small, digits", small_model, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
-    model, result = table.measure_study(study, workspace)
-    signed = table.signed_gradient_bias(study, model, workspace).mean
+    model, result = table.measure_table_study(study, workspace)
+    signed = table.table_signed_gradient_bias(study, model, workspace).mean
     constant = [[cell.mean for cell in row] for row in result["constant"].cells]
     # A table in which Grad is our signed gradient and LRP, up to a tenth, our constant map.
     bias = {
@@ -149,7 +149,7 @@ def test_nearest_columns_finds_the_matching_map(tmp_path):
         for i, share in enumerate(result.shares)
         for j, side in enumerate(result.sides)
     }
-    text = nearest_columns(result, PublishedTable(3, "lenet", "synthetic", bias), signed)
+    text = table_text_nearest_columns(result, PublishedTable(3, "lenet", "synthetic", bias), signed)
     assert "Grad: signed Grad 1.00 and " in text
     assert "LRP: constant 1.10 and " in text
     assert " (our LRP " in text
@@ -170,7 +170,7 @@ def test_the_signed_gradient_has_the_sign_of_the_largest_channel(tmp_path):
     benchmark = Benchmark("small", (task,), "class", 2, (0,), (0.0, 0.0), (1.0, 1.0), 0)
     study = table.Study("lenet", "Linear", lambda _: TrainedModel("linear", network, benchmark, 1.0), 2, 20)
     workspace = Workspace(None, tmp_path, tmp_path, lambda *_: None)
-    result = table.signed_gradient_bias(study, study.model(workspace), workspace)
+    result = table.table_signed_gradient_bias(study, study.model(workspace), workspace)
     # Shapley values of a linear game are the weights summed over channels; the signed map has the larger of the two.
     expected = metrics.attribution_biases([[-3.0, -5.0, 2.5, 0.5]] * 2, [[-2.0, -4.0, 4.5, 0.5]] * 2)
     assert result.mean == pytest.approx(expected.mean, abs=1e-5)
@@ -183,11 +183,11 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
     folder = tmp_path / "tabular"
     folder.mkdir()
     (folder / "adult.data").write_text("one,two,word,label\n" + "\n".join(lines) + "\n")
-    benchmark = tabular.table_benchmark(tmp_path)
+    benchmark = tabular.tabular_benchmark(tmp_path)
     network = nets.build("mlp-table", input_shape=benchmark.input_shape, outputs=2, width=4).eval()
     model = TrainedModel("table", network, benchmark, 0.9)
     # two numbers and one column of three words: three players for five features
-    assert tabular.columns(model.benchmark).labels.tolist() == [0, 1, 2, 2, 2]
+    assert tabular.tabular_columns(model.benchmark).labels.tolist() == [0, 1, 2, 2, 2]
     methods = ("gradient_x_input", "integrated_gradients", "deepshap")
     study = table.Study(
         "own",
@@ -195,12 +195,12 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
         lambda _: model,
         6,
         0,
-        lambda model: tabular.columns(model.benchmark),
+        lambda model: tabular.tabular_columns(model.benchmark),
         exact=True,
         methods=methods,
     )
     text = table.run(Workspace(tmp_path, tmp_path / "out", tmp_path, lambda *_: None), [study])
-    result = BiasResult.load(table.result_file(tmp_path / "out", "own"))
+    result = BiasResult.load(table.table_result_file(tmp_path / "out", "own"))
     assert result.estimator == "exact"
     assert result.settings["player_count"] == 3
     assert "exact Shapley values of 3 columns" in text
@@ -222,6 +222,6 @@ def test_a_network_without_data_is_listed_and_the_others_run(tmp_path):
 
 
 def test_missing_data_name_the_option(tmp_path):
-    for read in (tabular.table_benchmark, table.tiny_imagenet):
+    for read in (tabular.tabular_benchmark, table.table_tiny_imagenet):
         with pytest.raises(InputError, match="--data-dir"):
             read(tmp_path)

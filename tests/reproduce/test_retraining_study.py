@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perdure.audits.retraining.retrain import stored_maps
+from perdure.audits.retraining.retrain import stored_retrain_maps
 from perdure.learners import Training
 from perdure.reproduce.retraining import study as retraining
 from perdure.reproduce.retraining.study import DISTANCE, Study
@@ -53,7 +53,7 @@ def test_the_page_shows_the_results_and_preserves_other_sections(perdure, study)
     assert first.split("## Tiny\n")[1].strip() in both  # the other section is unchanged
     assert both.index("## Tiny\n") < both.index("## Tiny, finer\n")
     for tiny_study, top_down in ((retraining.STUDIES["tiny"], False), (retraining.STUDIES["tiny-sweep"], True)):
-        result = retraining.run_study(tiny_study, study, study / "kept")
+        result = retraining.run_retraining_study(tiny_study, study, study / "kept")
         stages = [*result.levels(), *(result.cascade()[1:] if top_down else [])]
         for stage in stages:
             for method in result.methods:
@@ -73,8 +73,8 @@ def test_the_page_shows_the_results_and_preserves_other_sections(perdure, study)
 
 def test_the_three_warnings_are_computed_from_the_stored_maps(study):
     tiny_study = retraining.STUDIES["tiny"]
-    result = retraining.run_study(tiny_study, study, study / "kept")
-    lines = retraining.section(tiny_study, result, study).splitlines()
+    result = retraining.run_retraining_study(tiny_study, study, study / "kept")
+    lines = retraining.retraining_study_section(tiny_study, result, study).splitlines()
     rows = {
         line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines if "|" in line
     }
@@ -83,7 +83,7 @@ def test_the_three_warnings_are_computed_from_the_stored_maps(study):
     # L2 ignores positions: shifting all maps by the same offset changes nothing, cutting them does.
     assert rows["unchanged"][0] == rows["shifted by half the image"][0] == whole
     assert rows["central quarter only"][0] != whole
-    maps = stored_maps(result, "expected_gradients", 1)
+    maps = stored_retrain_maps(result, "expected_gradients", 1)
     assert len(maps) == result.folds
     pairs = result.stages[0].pairs["expected_gradients"]
     selected = (pairs.first == 1) & (pairs.second == 0)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from perdure.base.errors import InputError
-from perdure.runs.cache import Cache, digest, record_cache, weights_digest
+from perdure.runs.cache import Cache, cache_digest, record_cache, weights_digest
 
 KEY = {"method": "grad", "samples": 40, "shares": [0.1, 0.3], "layer": None, "options": {"epsilon": 1e-6}}
 
@@ -104,18 +104,23 @@ def test_the_digest_of_arrays_depends_on_dtype_shape_and_every_value():
         changed,
         array[::-1],
     ]
-    digests = [digest(array), *(digest(other) for other in different)]
+    digests = [cache_digest(array), *(cache_digest(other) for other in different)]
     assert len(set(digests)) == len(digests)
-    assert digest(array) == digest(array.copy()) == digest(torch.from_numpy(array))
-    assert digest(np.asfortranarray(array)) == digest(array)
+    assert cache_digest(array) == cache_digest(array.copy()) == cache_digest(torch.from_numpy(array))
+    assert cache_digest(np.asfortranarray(array)) == cache_digest(array)
 
 
 def test_the_digest_depends_on_the_order_and_number_of_parts():
     first, second = np.zeros(2), np.ones(2)
-    digests = {digest(first, second), digest(second, first), digest(first), digest(first, second, None)}
+    digests = {
+        cache_digest(first, second),
+        cache_digest(second, first),
+        cache_digest(first),
+        cache_digest(first, second, None),
+    }
     assert len(digests) == 4
-    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
-    assert digest("1") != digest(1)
+    assert cache_digest({"a": 1, "b": 2}) == cache_digest({"b": 2, "a": 1})
+    assert cache_digest("1") != cache_digest(1)
 
 
 def test_the_digest_of_weights_covers_parameters_and_buffers():

@@ -12,7 +12,7 @@ from perdure import Recorder, learners, tasks
 from perdure.base.errors import InputError
 from perdure.record import Record
 from perdure.runs import BenchmarkData, UserData, load_run
-from perdure.runs.loaded_run import describe_score
+from perdure.runs.loaded_run import describe_run_score
 from tests.helpers.checkpoints import DATA, Net, examples, folder, net
 
 
@@ -178,10 +178,10 @@ def test_changed_data_of_a_record_are_refused(record, tmp_path):
 
 
 def test_the_explained_score_is_described():
-    assert describe_score("the true class", "logits", "logits") == "the logit of the true class"
-    assert describe_score("the true class", "decision", "nearest class mean") == (
+    assert describe_run_score("the true class", "logits", "logits") == "the logit of the true class"
+    assert describe_run_score("the true class", "decision", "nearest class mean") == (
         "the score of the true class by which the learner decides (nearest class mean)"
     )
-    assert describe_score("output 3", "logits", "nearest class mean") == (
+    assert describe_run_score("output 3", "logits", "nearest class mean") == (
         "the network's logit of output 3; the learner decides by nearest class mean"
     )

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from perdure.base.errors import InputError
-from perdure.runs.user_code import UserFunction, load_function, load_task_data
+from perdure.runs.user_code import UserFunction, load_function, load_user_task_data
 
 CODE = '''"""A user's file."""
 
@@ -137,6 +137,6 @@ def test_a_function_is_pickled_by_its_file_and_name(file, monkeypatch, tmp_path)
 
 
 def test_task_data_must_be_a_list(file):
-    assert load_task_data(f"{file}:tasks") == [(1, 2), (3, 4)]
+    assert load_user_task_data(f"{file}:tasks") == [(1, 2), (3, 4)]
     with pytest.raises(InputError, match=r"expected a list of \(inputs, labels\), one pair per task, got a int"):
-        load_task_data(f"{file}:one_array")
+        load_user_task_data(f"{file}:one_array")

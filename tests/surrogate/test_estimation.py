@@ -4,11 +4,16 @@ import numpy as np
 import pytest
 
 from perdure import surrogate
-from perdure.surrogate.diagnostics.intervals import fisher_errors, intervals_around, parameter_draws, property_arrays
+from perdure.surrogate.diagnostics.intervals import (
+    fisher_interval_errors,
+    interval_property_arrays,
+    intervals_around,
+    parameter_draws,
+)
 from perdure.surrogate.estimation.coordinates import Coordinates
 from perdure.surrogate.estimation.prior import weak_prior
 from perdure.surrogate.estimation.solver import Objective, _quadratic_model, solve
-from perdure.surrogate.estimation.starting_points import linear_gains, starting_points
+from perdure.surrogate.estimation.starting_points import starting_point_gains, starting_points
 from perdure.surrogate.problem import make_problem
 from tests.helpers.clamp_problems import appendix_b
 
@@ -76,7 +81,9 @@ def test_given_the_properties_the_gains_follow_by_linear_least_squares():
     truth[:, coordinates.rho] = np.array(ALGORITHMS[0]) / mean
     truth[:, coordinates.kappa] = np.array(ALGORITHMS[2]) / mean
     truth[:, coordinates.retention] = ALGORITHMS[1]
-    np.testing.assert_allclose(linear_gains(coordinates, truth)[0], TASKS[0] * mean / TASKS[1], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        starting_point_gains(coordinates, truth)[0], TASKS[0] * mean / TASKS[1], rtol=1e-3, atol=1e-3
+    )
 
 
 def test_the_noise_estimate_is_unbiased():
@@ -95,11 +102,11 @@ def test_errors_of_transfer_are_the_delta_method():
     coordinates = fit.coordinates
     steps = 1e-6 * np.eye(coordinates.size)
     for name in ("transfer", "difficulty"):
-        up, down = (property_arrays(coordinates, fit.point + sign * steps)[name] for sign in (1, -1))
+        up, down = (interval_property_arrays(coordinates, fit.point + sign * steps)[name] for sign in (1, -1))
         slope = ((up - down) / 2e-6).reshape(coordinates.size, -1)
         variance = np.einsum("ik,ij,jk->k", slope, fit.information.covariance, slope)
         np.testing.assert_allclose(fit.errors[name].ravel() ** 2, variance, rtol=1e-4, atol=1e-12)
-    assert fisher_errors(coordinates, fit.point, fit.information).keys() == fit.errors.keys()
+    assert fisher_interval_errors(coordinates, fit.point, fit.information).keys() == fit.errors.keys()
 
 
 def test_draws_have_the_fits_mean_and_covariance():

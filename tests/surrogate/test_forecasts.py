@@ -194,12 +194,12 @@ def test_scaling_of_new_et_al_with_and_without_single_task_runs():
 
 def test_new_et_al_s_range_is_that_of_l2metrics(shared_data):
     """l2metrics prints each task's minimum and maximum over lifelong training, evaluation and single-task runs."""
-    from perdure.importers.l2logger import read_single_task
+    from perdure.importers.l2logger import read_l2logger_single_task
 
     folder = shared_data / "l2logger"
     printed = json.loads((folder / "multi_task_metrics.json").read_text())["normalization_data_range"]
-    lifelong = read_single_task(folder / "ll_logs")
-    singles = read_single_task(folder / "ste_logs")
+    lifelong = read_l2logger_single_task(folder / "ll_logs")
+    singles = read_l2logger_single_task(folder / "ste_logs")
     for task, bounds in printed.items():
         both = [*lifelong[task], *singles[task]]
         assert min(both) <= bounds["min"] + 1e-9

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from perdure import surrogate
 from perdure.base.errors import InputError
-from perdure.surrogate.estimation.adam import PaperParameters, loss_and_gradient, projected_adam, random_parameters
+from perdure.surrogate.estimation.adam import (
+    PaperParameters,
+    adam_loss_and_gradient,
+    adam_random_parameters,
+    projected_adam,
+)
 from perdure.surrogate.estimation.coordinates import Coordinates
 from perdure.surrogate.estimation.starting_points import starting_points
 from perdure.surrogate.model import simulate_batch
@@ -123,15 +128,15 @@ def test_the_jacobian_against_finite_differences():
 
 def test_the_gradient_of_adam_against_finite_differences():
     problem = problem_with_all_cases()
-    point = random_parameters(problem, 2, np.random.default_rng(1))
-    _, gradient = loss_and_gradient(problem, point)
+    point = adam_random_parameters(problem, 2, np.random.default_rng(1))
+    _, gradient = adam_loss_and_gradient(problem, point)
     for parameter in range(5):
         for index in np.ndindex(*point.arrays()[parameter].shape[1:]):
             shifted = []
             for sign in (1, -1):
                 arrays = [array.copy() for array in point.arrays()]
                 arrays[parameter][(slice(None), *index)] += sign * 1e-6
-                shifted.append(loss_and_gradient(problem, PaperParameters(*arrays))[0])
+                shifted.append(adam_loss_and_gradient(problem, PaperParameters(*arrays))[0])
             np.testing.assert_allclose(
                 gradient.arrays()[parameter][(slice(None), *index)], (shifted[0] - shifted[1]) / 2e-6, atol=1e-7
             )

@@ -40,7 +40,7 @@ def test_tiny_imagenet_is_read_from_the_zip_with_its_boxes(tiny: tasks.Benchmark
     benchmark = tiny
     assert (len(benchmark.tasks), benchmark.outputs, benchmark.input_shape) == (10, 20, (3, 64, 64))
     assert benchmark.class_names[:2] == ("Egyptian cat", "reel")
-    boxes = tasks.read_boxes(TINY)
+    boxes = tasks.read_tiny_imagenet_boxes(TINY)
     assert len(boxes) == 20 * 150
     with zipfile.ZipFile(TINY) as archive:
         wnids = archive.read("tiny-imagenet-200/wnids.txt").decode().split()

@@ -3,19 +3,19 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from perdure.audits.audit import audit, audit_runs, measure_run, with_shapc, with_trust
-from perdure.audits.clamp import FittedCurves, LatentProperties, fit_runs, latent_properties
+from perdure.audits.audit import add_shapc_to_audit, add_trust_to_audit, audit, audit_measures, audit_runs
+from perdure.audits.clamp import FittedCurves, LatentProperties, clamp_properties, fit_clamp
 from perdure.audits.findings import TrustFindings, read_findings, save_findings
-from perdure.audits.results import FILE, MEASURES, Audit, LearnerAudit, Measure, RunProvenance, provenance_of
+from perdure.audits.results import FILE, MEASURES, Audit, LearnerAudit, Measure, RunProvenance, audit_provenance
 from perdure.audits.retraining.summaries import CheckpointSummary, ExplainerScores, RetrainingSummary
 from perdure.audits.shapc.example_views import ExampleView, example_views
-from perdure.audits.shapc.results import LearnerDifference, ShapcResult, compare_learners
+from perdure.audits.shapc.results import LearnerDifference, ShapcResult, shapc_result_differences
 from perdure.audits.shapc.values import ShapcSettings
 from perdure.metrics import CRITERIA, WEIGHTS, Interval
 
 if TYPE_CHECKING:
     from perdure.audits.bias.measure import BiasSettings, measure_bias
-    from perdure.audits.bias.records import network_bias, record_bias
+    from perdure.audits.bias.record_bias import network_bias, record_bias
     from perdure.audits.retraining.checkpoints import across_checkpoints
     from perdure.audits.retraining.maps import MapSettings
     from perdure.audits.retraining.retrain import retrain
@@ -55,23 +55,23 @@ __all__ = [
     "ShapcSettings",
     "TrustFindings",
     "across_checkpoints",
+    "add_shapc_to_audit",
+    "add_trust_to_audit",
     "audit",
+    "audit_measures",
+    "audit_provenance",
     "audit_runs",
     "audit_shapc",
-    "compare_learners",
+    "clamp_properties",
     "example_views",
-    "fit_runs",
-    "latent_properties",
+    "fit_clamp",
     "measure_bias",
-    "measure_run",
     "network_bias",
-    "provenance_of",
     "read_findings",
     "record_bias",
     "retrain",
     "save_findings",
-    "with_shapc",
-    "with_trust",
+    "shapc_result_differences",
 ]
 
 

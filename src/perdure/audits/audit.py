@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perdure import metrics
-from perdure.audits.clamp import fit_runs
+from perdure.audits.clamp import fit_clamp
 from perdure.audits.findings import read_findings
-from perdure.audits.least_biased import common_explainer
-from perdure.audits.results import MEASURES, Audit, LearnerAudit, provenance_of
-from perdure.audits.shapc.results import ShapcResult, compare_learners
+from perdure.audits.least_biased import common_least_biased_explainer
+from perdure.audits.results import MEASURES, Audit, LearnerAudit, audit_provenance
+from perdure.audits.shapc.results import ShapcResult, shapc_result_differences
 from perdure.audits.shapc.values import LEAST_BIASED, ShapcSettings
 from perdure.base.errors import InputError
 from perdure.metrics import CRITERIA, Interval, Missing, compute_metrics, interval
@@ -76,12 +76,12 @@ def audit(
     runs, left_out = _usable([record.measurements for record in records])
     if not runs:
         raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
-    result = with_trust(
+    result = add_trust_to_audit(
         replace(
             audit_runs(runs, weights, renormalise, count_teachers),
             left_out=left_out,
-            provenance=tuple(provenance_of(record) for record in records if str(record.path) not in left_out),
-            clamp=fit_runs(runs) if clamp else (),
+            provenance=tuple(audit_provenance(record) for record in records if str(record.path) not in left_out),
+            clamp=fit_clamp(runs) if clamp else (),
         )
     )
     if not shapc and network is None and data is None:
@@ -107,7 +107,7 @@ def audit(
             progress=None if progress is None else progress(run.run),
         )
         results.append(replace(shapc_result, settings={**shapc_result.settings, **evidence}))
-    return with_shapc(result, results)
+    return add_shapc_to_audit(result, results)
 
 
 def audit_runs(
@@ -129,7 +129,7 @@ def audit_runs(
         groups.setdefault((run.benchmark, run.learner), []).append(run)
     learners = tuple(_audit_learner(group, named, renormalise, count_teachers) for group in groups.values())
     criteria = _comparable([entry for entry in learners if not math.isnan(entry.measures["A"].mean)])
-    places = metrics.first_places(criteria) if _can_rank(criteria) else None
+    places = metrics.score_first_places(criteria) if _can_rank(criteria) else None
     return Audit(
         learners=learners,
         first_places=places.share if places else {},
@@ -137,11 +137,11 @@ def audit_runs(
         correlation=_correlation(criteria),
         partial_scores=renormalise
         and any(math.isnan(entry.measures[name].mean) for entry in learners for name in CRITERIA),
-        weights={name: metrics.weight_vector(vector) for name, vector in named.items()},
+        weights={name: metrics.score_weights(vector) for name, vector in named.items()},
     )
 
 
-def measure_run(run: Measurements, count_teachers: bool = False) -> dict[str, float]:
+def audit_measures(run: Measurements, count_teachers: bool = False) -> dict[str, float]:
     """Return every registered metric of one run; a metric that cannot be computed is `Missing` with its reason.
 
     ``count_teachers`` adds the parameters of frozen old networks to the model size.
@@ -158,7 +158,7 @@ def measure_run(run: Measurements, count_teachers: bool = False) -> dict[str, fl
     return {name: values[name] for name in (*(name for name in values if name not in CRITERIA), *CRITERIA)}
 
 
-def with_trust(audit: Audit) -> Audit:
+def add_trust_to_audit(audit: Audit) -> Audit:
     """Return an audit with the findings of `perdure trust` in its records; findings of deleted records are kept."""
     seeds = {run.run: run.seed for run in audit.provenance}
     known = {findings.run: findings for findings in audit.trust}
@@ -172,13 +172,13 @@ def with_trust(audit: Audit) -> Audit:
     return replace(audit, trust=tuple(findings for findings in trust if not findings.empty))
 
 
-def with_shapc(audit: Audit, results: Sequence[ShapcResult]) -> Audit:
+def add_shapc_to_audit(audit: Audit, results: Sequence[ShapcResult]) -> Audit:
     """Return an audit with SHAPC results and the differences between its learners."""
     learners = tuple(
         _with_shapc_measures(entry, [result for result in results if result.run in entry.runs])
         for entry in audit.learners
     )
-    return replace(audit, learners=learners, shapc=tuple(results), differences=compare_learners(results))
+    return replace(audit, learners=learners, shapc=tuple(results), differences=shapc_result_differences(results))
 
 
 def _usable(runs: Sequence[Measurements]) -> tuple[list[Measurements], dict[str, str]]:
@@ -200,7 +200,7 @@ def _explainer_settings(shapc: bool | ShapcSettings, records: Sequence[str]) -> 
     settings = shapc if isinstance(shapc, ShapcSettings) else ShapcSettings()
     if settings.method != LEAST_BIASED or not records:
         return settings, {}
-    verdict = common_explainer(records)
+    verdict = common_least_biased_explainer(records)
     return replace(settings, method=verdict.least), {"chosen": verdict.reading}
 
 
@@ -249,7 +249,7 @@ def _audit_learner(
                     f"{run.run}: its {name} is {here!r}, that of {first.run} {there!r}; runs under different settings are not "
                     "averaged: audit them separately"
                 )
-    per_run = [measure_run(run, count_teachers) for run in runs]
+    per_run = [audit_measures(run, count_teachers) for run in runs]
     criteria = [{name: values[name] for name in CRITERIA} for values in per_run]
     initials = [run.initial for run in runs if run.initial is not None]
     return LearnerAudit(
@@ -315,6 +315,6 @@ def _can_rank(criteria: Mapping[str, Mapping[str, float]]) -> bool:
 def _correlation(criteria: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     if len(criteria) < 3 or not _can_rank(criteria):
         return {}
-    result = metrics.criteria_correlation(criteria)
+    result = metrics.score_criteria_correlation(criteria)
     rows = (dict(zip(result.criteria, row, strict=True)) for row in result.matrix.tolist())
     return dict(zip(result.criteria, rows, strict=True))

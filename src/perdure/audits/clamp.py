@@ -52,7 +52,7 @@ class LatentProperties:
     notes: tuple[str, ...]
 
 
-def latent_properties(fit: Fit, benchmark: str = "") -> LatentProperties:
+def clamp_properties(fit: Fit, benchmark: str = "") -> LatentProperties:
     """Return the part of a fit that reports and figures show."""
     from perdure.surrogate import describe  # noqa: PLC0415  (loading scipy's solvers is slow)
 
@@ -73,19 +73,19 @@ def latent_properties(fit: Fit, benchmark: str = "") -> LatentProperties:
     )
 
 
-def fit_runs(runs: Sequence[Measurements], starts: int = 64, seed: int = 0) -> tuple[LatentProperties, ...]:
+def fit_clamp(runs: Sequence[Measurements], starts: int = 64, seed: int = 0) -> tuple[LatentProperties, ...]:
     """Fit CLAMP to the accuracies of the learners of each benchmark; runs of a learner are averaged.
 
     A reference that learns all tasks at once has no curve and is left out.
     """
     from perdure import surrogate  # noqa: PLC0415
-    from perdure.importers.curves import run_curves  # noqa: PLC0415
-    from perdure.record.curves import join_curves  # noqa: PLC0415
+    from perdure.importers.curves import import_run_curves  # noqa: PLC0415
+    from perdure.record.curves import join_record_curves  # noqa: PLC0415
 
     fits = []
     sequences = [run for run in runs if not run.is_reference]
     for benchmark in dict.fromkeys(run.benchmark for run in sequences):
-        parts = join_curves(run_curves(run) for run in sequences if run.benchmark == benchmark)
+        parts = join_record_curves(import_run_curves(run) for run in sequences if run.benchmark == benchmark)
         if len({part.tasks for part in parts}) > 1:
             raise InputError(
                 f"{benchmark or 'the matrices'}: the runs have different tasks, so they cannot share a transfer matrix; "
@@ -99,5 +99,5 @@ def fit_runs(runs: Sequence[Measurements], starts: int = 64, seed: int = 0) -> t
             algorithms=[part.algorithms for part in parts],
             tasks=parts[0].tasks,
         )
-        fits.append(latent_properties(fit, benchmark))
+        fits.append(clamp_properties(fit, benchmark))
     return tuple(fits)

@@ -13,7 +13,7 @@ def without_controls(methods: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in methods if name not in CONTROLS)
 
 
-def requested_methods(methods: str | Sequence[str]) -> tuple[str, ...]:
+def methods_without_controls(methods: str | Sequence[str]) -> tuple[str, ...]:
     """Return the requested explainers, each once and without the controls; an unknown name raises `InputError`."""
     from perdure.explain import get_explainer  # noqa: PLC0415  (it needs torch)
 

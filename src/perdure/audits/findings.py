@@ -14,7 +14,7 @@ from perdure.audits.bias.results import BiasResult
 from perdure.audits.retraining.summaries import CheckpointSummary, RetrainingSummary
 from perdure.audits.upgrade import upgraded_bias, upgraded_checkpoints, upgraded_retraining
 from perdure.base.errors import InputError
-from perdure.base.files import read_versioned, write_json
+from perdure.base.files import read_versioned_file, write_json
 
 SCHEMA = 2
 RETRAINING = Path("trust") / "retraining.json"
@@ -68,7 +68,7 @@ def _read(file: Path, name: str, schema: int, kind: type[Part], upgrade: Upgrade
     """Read a part of the findings; a file of an earlier version is upgraded."""
     if not file.exists():
         return None
-    value = read_versioned(file, name, schema)
+    value = read_versioned_file(file, name, schema)
     try:
         return serialization.from_json(value if value["schema"] == schema else upgrade(value), kind)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -31,7 +31,7 @@ def least_biased_explainer(record: str | Path) -> Verdict:
     return verdict
 
 
-def common_explainer(records: Sequence[str | Path]) -> Verdict:
+def common_least_biased_explainer(records: Sequence[str | Path]) -> Verdict:
     """Return the verdict that all records share: learners are compared under one explainer."""
     verdicts = {str(record): least_biased_explainer(record) for record in records}
     methods = {verdict.least for verdict in verdicts.values()}

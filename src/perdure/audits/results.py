@@ -19,7 +19,7 @@ from perdure.audits.serialization import OneBased
 from perdure.audits.shapc.results import LearnerDifference, ShapcResult
 from perdure.audits.upgrade import upgraded_audit
 from perdure.base.errors import InputError
-from perdure.base.files import read_versioned, write_json
+from perdure.base.files import read_versioned_file, write_json
 from perdure.metrics import METRICS, Interval
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Audit:
     def load(cls, path: str | Path) -> Audit:
         """Read an audit; a newer schema or another kind of file raises `InputError`."""
         path = Path(path)
-        value = read_versioned(path, "audit", SCHEMA)
+        value = read_versioned_file(path, "audit", SCHEMA)
         try:
             return cls.from_json(value)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -220,15 +220,15 @@ class Audit:
 
     def tables(self, folder: str | Path) -> list[Path]:
         """Write every table of this audit as CSV, LaTeX (booktabs) and Markdown; return the paths."""
-        from perdure.report import write_tables  # noqa: PLC0415
+        from perdure.report import export_tables  # noqa: PLC0415
 
-        return write_tables(self, Path(folder))
+        return export_tables(self, Path(folder))
 
     def figures(self, folder: str | Path) -> list[Path]:
         """Write every figure of this audit as PDF and SVG; return the paths."""
-        from perdure.report import write_figures  # noqa: PLC0415
+        from perdure.report import export_figures  # noqa: PLC0415
 
-        return write_figures(self, Path(folder))
+        return export_figures(self, Path(folder))
 
 
 def _label(name: str) -> str:
@@ -236,7 +236,7 @@ def _label(name: str) -> str:
     return MEASURES[name].label if name in MEASURES else name
 
 
-def provenance_of(record: Record) -> RunProvenance:
+def audit_provenance(record: Record) -> RunProvenance:
     """Return the provenance of a record."""
     manifest = record.manifest
     return RunProvenance(
@@ -244,7 +244,7 @@ def provenance_of(record: Record) -> RunProvenance:
         learner=manifest.learner,
         benchmark=record.measurements.benchmark,
         seed=manifest.seed,
-        command=repeat_command(manifest),
+        command=_repeat_command(manifest),
         settings=manifest.settings,
         network=manifest.network,
         data=manifest.provenance,
@@ -254,7 +254,7 @@ def provenance_of(record: Record) -> RunProvenance:
     )
 
 
-def repeat_command(manifest: Manifest) -> str | None:
+def _repeat_command(manifest: Manifest) -> str | None:
     """Return the ``perdure run`` command that repeats the record, with every setting passed explicitly.
 
     The command counts seeds from 0, so it also trains the runs with smaller seeds.

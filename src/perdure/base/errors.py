@@ -9,7 +9,7 @@ class InputError(ValueError):
     """
 
 
-def suggest(word: str, known: list[str]) -> str:
+def error_suggestion(word: str, known: list[str]) -> str:
     """Return ``did you mean 'x'?`` with the closest known name, or ``known: a, b, c`` if no name is close."""
     from difflib import get_close_matches  # noqa: PLC0415  (needed only when an error is raised)
 

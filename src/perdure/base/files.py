@@ -51,7 +51,7 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
-def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def write_csv_file(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a CSV file. NaN and None become empty cells; floats keep all digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -91,7 +91,7 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from None
 
 
-def read_versioned(path: Path, kind: str, schema: int) -> dict[str, Any]:
+def read_versioned_file(path: Path, kind: str, schema: int) -> dict[str, Any]:
     """Return the object in a JSON file of perdure; ``schema`` is the newest version that this perdure reads."""
     value = read_json(path)
     if not isinstance(value, dict) or not isinstance(value.get("schema"), int):
@@ -104,7 +104,7 @@ def read_versioned(path: Path, kind: str, schema: int) -> dict[str, Any]:
     return value
 
 
-def read_rows(path: Path) -> list[list[str]]:
+def read_csv_file(path: Path) -> list[list[str]]:
     """Return the cells of a CSV file without blank lines. All rows must have the same length.
 
     Cells are separated by commas, or by semicolons or tabs if the first line holds one. In the latter case a comma is a
@@ -124,7 +124,7 @@ def read_rows(path: Path) -> list[list[str]]:
     return rows
 
 
-def parse_number(path: Path, row: int, column: str, cell: str, *, empty: float | None = None) -> float:
+def parse_csv_number(path: Path, row: int, column: str, cell: str, *, empty: float | None = None) -> float:
     """Return the number in a cell. ``empty`` is the value of an empty cell; None makes it an error."""
     if cell == "" and empty is not None:
         return empty
@@ -135,9 +135,9 @@ def parse_number(path: Path, row: int, column: str, cell: str, *, empty: float |
         raise InputError(f"{path}, row {row}, column {column}: expected a number, got {content}.") from None
 
 
-def parse_index(path: Path, row: int, column: str, cell: str, lowest: int = 1) -> int:
+def parse_csv_index(path: Path, row: int, column: str, cell: str, lowest: int = 1) -> int:
     """Return the integer in a cell; it must be at least ``lowest``."""
-    value = parse_number(path, row, column, cell)
+    value = parse_csv_number(path, row, column, cell)
     if value != int(value) or value < lowest:
         raise InputError(f"{path}, row {row}, column {column}: expected an integer of at least {lowest}, got {cell!r}.")
     return int(value)

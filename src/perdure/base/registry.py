@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 
 Entry = TypeVar("Entry")
 
@@ -40,7 +40,7 @@ class Registry(Generic[Entry]):
         if name not in self._entries:
             self._load()
         if name not in self._entries:
-            raise InputError(f"{self.kind}: unknown name {name!r}, {suggest(name, self.names())}")
+            raise InputError(f"{self.kind}: unknown name {name!r}, {error_suggestion(name, self.names())}")
         return self._entries[name]
 
     def names(self) -> list[str]:

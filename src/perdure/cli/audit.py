@@ -20,13 +20,13 @@ from perdure.cli.options import (
     RecordPaths,
     Renormalise,
     Weights,
-    file_in,
+    network_option,
+    output_file_option,
     parse_method_options,
     parse_weights,
-    print_json,
-    user_network,
-    user_task_data,
+    task_data_option,
 )
+from perdure.cli.output.json_output import print_json
 
 _PANEL = "Does it still decide for the same reasons? (SHAPC)"
 
@@ -149,8 +149,8 @@ def audit(
         options["options"] = parse_method_options(option, [method]).get(method, {}) if option else {}
         settings = ShapcSettings(**options)
     explained: dict[str, Any] = {
-        "network": None if network is None else user_network(network),
-        "data": None if data is None else user_task_data(data),
+        "network": None if network is None else network_option(network),
+        "data": None if data is None else task_data_option(data),
         "examples": examples,
         "precision": precision,
         "keep_maps": keep_maps,
@@ -173,7 +173,7 @@ def audit(
             progress=None if bars is None else bars.start,
             **explained,
         )
-    result.save(paths[0] / FILE if out is None else file_in(out, FILE))
+    result.save(paths[0] / FILE if out is None else output_file_option(out, FILE))
     if as_json:
         print_json(result.to_json())
     else:

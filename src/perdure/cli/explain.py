@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.cli.options import (
     AsJson,
     BatchSize,
     DataDir,
     Device,
     MethodOptions,
-    check_device,
+    check_device_option,
     parse_integers,
     parse_method_options,
-    print_json,
 )
+from perdure.cli.output.json_output import print_json
 
 if TYPE_CHECKING:
     from perdure.cli.output.progress import ProgressBars
@@ -76,20 +76,20 @@ def explain(
     from perdure import explain as explainers
     from perdure.cli.output.progress import ProgressBars
     from perdure.runs import BenchmarkData, load_run
-    from perdure.runs.loaded_run import describe_score
+    from perdure.runs.loaded_run import describe_run_score
 
     _check_format(figure_format)
-    check_device(device)
+    check_device_option(device)
     methods = _methods(method, explainers.method_names())
     options = parse_method_options(option, methods)
     run = load_run(record, data_dir=data_dir, device=device)
     run.last_step()
     if score not in SCORES:
-        raise InputError(f"--score {score}: {suggest(score, list(SCORES))}")
+        raise InputError(f"--score {score}: {error_suggestion(score, list(SCORES))}")
     index = run.checked_step(None if step is None else step - 1)
     network = run.network(index) if score == "logits" else run.decision_network(index)
     names = {"label": "the true class", "predicted": "the predicted class"}
-    explained = describe_score(names.get(target, f"output {target}"), score, run.decides_by)
+    explained = describe_run_score(names.get(target, f"output {target}"), score, run.decides_by)
     data = run.data
     if not isinstance(data, BenchmarkData):
         raise InputError(f"{record}: the record does not name its data; expected a record of perdure run")
@@ -133,7 +133,7 @@ def _check_format(name: str) -> None:
     from perdure.figures.style import FORMATS
 
     if name not in FORMATS:
-        raise InputError(f"--format {name}: {suggest(name, list(FORMATS))}")
+        raise InputError(f"--format {name}: {error_suggestion(name, list(FORMATS))}")
 
 
 def _methods(requested: list[str] | None, known: list[str]) -> list[str]:

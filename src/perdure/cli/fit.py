@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
-from perdure.cli.options import AsJson, parse_integers, print_json
+from perdure.cli.options import AsJson, parse_integers
+from perdure.cli.output.json_output import print_json
 from perdure.cli.output.progress import spinner
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def fit(
     1-based. Curves with the same curriculum are fitted together; several curricula are fitted jointly with shared tasks.
     """
     from perdure import surrogate
-    from perdure.cli.output.fit_tables import print_extras, print_fit, print_ranks
+    from perdure.cli.output.fit_tables import print_fit, print_fit_extras, print_ranks
 
     order = parse_integers(curriculum, "--curriculum")
     rows = None if order is None else [task - 1 for task in order]
@@ -108,7 +109,7 @@ def fit(
         print_json({**result.to_dict(), **{name: _plain(value) for name, value in extras.items()}})
     else:
         print_fit(result, console)
-        print_extras(extras, console)
+        print_fit_extras(extras, console)
 
 
 def _read(path: Path, curriculum: list[int] | None, every_point: bool) -> list[Curves]:
@@ -126,10 +127,10 @@ def _fit(
     settings: dict[str, Any],
 ) -> Fit:
     from perdure import surrogate
-    from perdure.importers.l2logger import read_single_task
-    from perdure.record.curves import join_curves
+    from perdure.importers.l2logger import read_l2logger_single_task
+    from perdure.record.curves import join_record_curves
 
-    blocks = join_curves(parts)
+    blocks = join_record_curves(parts)
     tasks = blocks[0].tasks
     for block in blocks:
         if block.tasks != tasks:
@@ -139,7 +140,7 @@ def _fit(
             )
     singles = None
     if references is not None:
-        experts = read_single_task(references)
+        experts = read_l2logger_single_task(references)
         missing = [task for task in tasks if task not in experts]
         if missing:
             raise InputError(f"{references}: no single-task run of {missing[0]!r}; there are {', '.join(experts)}")
@@ -186,20 +187,20 @@ def _levels(text: str | None) -> float | list[float] | None:
 
 
 def _draw(result: Fit, extras: dict[str, Any], path: Path) -> None:
-    from perdure.audits import latent_properties
+    from perdure.audits import clamp_properties
     from perdure.figures.clamp import (
-        performance_curves,
-        predicted_curves,
-        property_bars,
-        transfer_map,
+        clamp_performance_curves,
+        clamp_predicted_curves,
+        clamp_property_bars,
+        clamp_transfer_map,
     )
     from perdure.figures.style import save
 
-    properties = latent_properties(result)
+    properties = clamp_properties(result)
     for block in range(len(properties.curves)):
         name = "curves" if len(properties.curves) == 1 else f"curves-{block + 1}"
-        save(performance_curves(properties, block), path.with_stem(f"{path.stem}-{name}"))
-    save(transfer_map(properties), path.with_stem(f"{path.stem}-transfer"))
-    save(property_bars(properties), path.with_stem(f"{path.stem}-properties"))
+        save(clamp_performance_curves(properties, block), path.with_stem(f"{path.stem}-{name}"))
+    save(clamp_transfer_map(properties), path.with_stem(f"{path.stem}-transfer"))
+    save(clamp_property_bars(properties), path.with_stem(f"{path.stem}-properties"))
     if "prediction" in extras:
-        save(predicted_curves(extras["prediction"]), path.with_stem(f"{path.stem}-prediction"))
+        save(clamp_predicted_curves(extras["prediction"]), path.with_stem(f"{path.stem}-prediction"))

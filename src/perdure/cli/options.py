@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,12 +46,12 @@ PerClass = Annotated[int | None, typer.Option(help="Training examples per class.
 
 def parse_weights(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
     """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a separate vector."""
-    from perdure.metrics import weight_vector
+    from perdure.metrics import score_weights
 
     weights: dict[str, str | Mapping[str, float]] = {}
     for text in texts:
         if "=" not in text:
-            weight_vector(text)
+            score_weights(text)
             weights[text] = text
             continue
         vector = {}
@@ -62,7 +61,7 @@ def parse_weights(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
                 vector[name.strip()] = float(weight)
             except ValueError:
                 raise InputError(f"--weights {text}: expected name=number, got {part!r}") from None
-        weight_vector(vector)
+        score_weights(vector)
         weights[text] = vector
     return weights
 
@@ -109,31 +108,31 @@ def parse_method_options(texts: list[str] | None, methods: list[str]) -> dict[st
     return options
 
 
-def file_in(path: Path, name: str) -> Path:
+def output_file_option(path: Path, name: str) -> Path:
     """Return a path, or the file of this name in it if it is a folder."""
     return path / name if path.is_dir() else path
 
 
-def without_none(**values: Any) -> dict[str, Any]:
+def given_options(**values: Any) -> dict[str, Any]:
     """Return the options that were given (not None)."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def user_network(text: str) -> Callable[[], nn.Module]:
+def network_option(text: str) -> Callable[[], nn.Module]:
     """Return the user's function that makes a network."""
     from perdure.runs.user_code import load_function
 
     return load_function(text)
 
 
-def user_task_data(text: str) -> Any:
+def task_data_option(text: str) -> Any:
     """Return the user's test data, (inputs, labels) for each task."""
-    from perdure.runs.user_code import load_task_data
+    from perdure.runs.user_code import load_user_task_data
 
-    return load_task_data(text)
+    return load_user_task_data(text)
 
 
-def check_device(device: str) -> None:
+def check_device_option(device: str) -> None:
     """Refuse a device that this machine or this build of torch does not have."""
     import torch
 
@@ -142,8 +141,3 @@ def check_device(device: str) -> None:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"--device {device}: not available ({reason})") from None
-
-
-def print_json(value: Any) -> None:
-    """Print a value as JSON."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.base.errors import InputError
-from perdure.cli.options import RecordPaths, file_in
+from perdure.cli.options import RecordPaths, output_file_option
 
 PAGE = "report.html"
 
@@ -28,14 +28,14 @@ def report(
     Uses audit.json in the given folder if it is newer than the records; otherwise the records are audited first. CLAMP and
     SHAPC are shown if audit.json contains them (perdure audit --clamp --shapc), results of perdure trust always.
     """
-    from perdure.audits import FILE, Audit, audit, with_trust
+    from perdure.audits import FILE, Audit, add_trust_to_audit, audit
 
     if len(paths) == 1 and not paths[0].exists():
         raise InputError(f"{paths[0]}: no such directory")
     saved = paths[0] / FILE
     fresh = len(paths) == 1 and saved.exists() and not _has_newer_records(paths[0], saved)
-    result = with_trust(Audit.load(saved)) if fresh else audit(paths)
-    typer.echo(result.report(paths[0] / PAGE if out is None else file_in(out, PAGE)))
+    result = add_trust_to_audit(Audit.load(saved)) if fresh else audit(paths)
+    typer.echo(result.report(paths[0] / PAGE if out is None else output_file_option(out, PAGE)))
     for written in (result.tables(tables) if tables else []) + (result.figures(figures) if figures else []):
         typer.echo(written)
 

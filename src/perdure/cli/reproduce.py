@@ -41,9 +41,9 @@ def reproduce(
     """
     import torch
 
-    from perdure.base.errors import InputError, suggest
+    from perdure.base.errors import InputError, error_suggestion
     from perdure.cli.output.run_progress import RunProgress
-    from perdure.reproduce import TARGETS, run_study
+    from perdure.reproduce import TARGETS, run_learner_study
 
     if target == "retraining":
         _retraining(data_dir, out, page or Path("docs/results/retraining.md"), only, threads)
@@ -52,17 +52,19 @@ def reproduce(
         _bias(target, data_dir, out / "bias", page or Path("docs/results/trust.md"), threads)
         return
     if target not in TARGETS:
-        raise InputError(f"{target}: {suggest(target, [*TARGETS, 'retraining', 'bias-all'])}")
+        raise InputError(f"{target}: {error_suggestion(target, [*TARGETS, 'retraining', 'bias-all'])}")
     chosen = TARGETS[target]
     if only is not None and only not in chosen.studies:
-        raise InputError(f"--only {only}: {suggest(only, list(chosen.studies))}")
+        raise InputError(f"--only {only}: {error_suggestion(only, list(chosen.studies))}")
     torch.set_num_threads(threads)
     console = Console(stderr=True)
     sections = []
     for name, study in chosen.studies.items():
         if only in (None, name):
             console.print(f"{target}: {study.title}", highlight=False)
-            audit = run_study(study, data_dir, out, lambda label: RunProgress(label, console, prints_tasks=False))
+            audit = run_learner_study(
+                study, data_dir, out, lambda label: RunProgress(label, console, prints_tasks=False)
+            )
             sections.append(chosen.table(study, audit, out))
     chosen.write_results(sections, page or chosen.page)
     typer.echo(page or chosen.page)
@@ -72,20 +74,20 @@ def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, 
     """Run all studies of retraining, or one of them, and write the page; other sections of the page are kept."""
     import torch
 
-    from perdure.base.errors import InputError, suggest
+    from perdure.base.errors import InputError, error_suggestion
     from perdure.cli.output.progress import PartProgress
     from perdure.reproduce.retraining import study as retraining
 
     if only is not None and only not in retraining.STUDIES:
-        raise InputError(f"--only {only}: {suggest(only, list(retraining.STUDIES))}")
+        raise InputError(f"--only {only}: {error_suggestion(only, list(retraining.STUDIES))}")
     torch.set_num_threads(threads)
-    sections = {} if only is None else retraining.read_sections(page)
+    sections = {} if only is None else retraining.read_retraining_study(page)
     with PartProgress(Console(stderr=True)) as bars:
         for name, study in retraining.STUDIES.items():
             if only in (None, name):
-                result = retraining.run_study(study, data_dir, out, bars.show)
-                sections[name] = retraining.section(study, result, page.parent)
-                retraining.write_results(sections, page)
+                result = retraining.run_retraining_study(study, data_dir, out, bars.show)
+                sections[name] = retraining.retraining_study_section(study, result, page.parent)
+                retraining.write_retraining_study(sections, page)
     typer.echo(page)
 
 
@@ -93,12 +95,12 @@ def _bias(target: str, data_dir: Path | None, out: Path, page: Path, threads: in
     """Run one experiment of the bias paper, or all, and write the page from the results of all finished experiments."""
     import torch
 
-    from perdure.base.errors import InputError, suggest
+    from perdure.base.errors import InputError, error_suggestion
     from perdure.cli.output.progress import PartProgress
     from perdure.reproduce.bias import EXPERIMENTS, Workspace, run_experiment, write_page
 
     if target != "bias-all" and target not in EXPERIMENTS:
-        raise InputError(f"{target}: {suggest(target, [*EXPERIMENTS, 'bias-all'])}")
+        raise InputError(f"{target}: {error_suggestion(target, [*EXPERIMENTS, 'bias-all'])}")
     torch.set_num_threads(threads)
     for name, experiment in EXPERIMENTS.items():
         if target in ("bias-all", name):

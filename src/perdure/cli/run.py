@@ -21,12 +21,12 @@ from perdure.cli.options import (
     PerClass,
     TrainingBatchSize,
     Width,
-    check_device,
+    check_device_option,
+    given_options,
     parse_assignments,
     parse_integers,
-    print_json,
-    without_none,
 )
+from perdure.cli.output.json_output import print_json
 
 Scenario = Literal["class", "task", "domain"]
 TUNING_SHARE = 0.1
@@ -108,9 +108,9 @@ def run(
     if network and ":" in network and width is not None:
         raise InputError("--width applies to built-in networks; set it inside your function")
     _set_threads(threads)
-    check_device(device)
+    check_device_option(device)
     visits = parse_integers(curriculum, "--curriculum")
-    overrides = without_none(
+    overrides = given_options(
         epochs=epochs,
         batch_size=batch_size,
         lr=lr,
@@ -139,7 +139,7 @@ def run(
         maker = load_function(network) if network and ":" in network else network or default
         for kind in chosen:
             own_settings = {name: settings[name] for name in settings if _has_setting(kind, name, chosen)}
-            choice = learner_package.resolve_settings(data, kind, overrides, own_settings)
+            choice = learner_package.protocol_settings(data, kind, overrides, own_settings)
             job = learner_package.Run(data, kind, maker, width, choice.training, choice.settings, device=device)
             folder = _folder(out, data, kind.name, order)
             if tune:

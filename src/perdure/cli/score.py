@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
-from perdure.cli.options import AsJson, CountTeachers, Renormalise, Weights, parse_weights, print_json
+from perdure.cli.options import AsJson, CountTeachers, Renormalise, Weights, parse_weights
+from perdure.cli.output.json_output import print_json
 
 
 def score(
@@ -38,13 +39,13 @@ def score(
     """
     from perdure.audits import audit_runs
     from perdure.cli.output.audit_tables import print_audit
-    from perdure.importers import read_accuracies, read_cost
+    from perdure.importers import read_accuracy_matrices, read_matrix_costs
 
     repeated = [str(file) for file in files if files.count(file) > 1]
     if repeated:
         raise InputError(f"{repeated[0]}: given twice; pass each run once")
-    runs = [run for file in files for run in read_accuracies(file, percent)]
-    costs = read_cost(cost) if cost else None
+    runs = [run for file in files for run in read_accuracy_matrices(file, percent)]
+    costs = read_matrix_costs(cost) if cost else None
     runs = [
         replace(
             run,

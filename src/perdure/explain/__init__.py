@@ -1,19 +1,26 @@
 """Attributions: explainers, Shapley values, and a checker that refuses networks on which a method would be wrong."""
 
-from perdure.explain.attribute import attribute, expected_gradients, method_names
+from perdure.explain.attribute import attribute, expected_gradients
 from perdure.explain.checks.network import Finding, Gradients, ModuleRules, Outputs, check_network
-from perdure.explain.explainer import EXPLAINERS, Explainer, Request, explainer, get_explainer
+from perdure.explain.explainer import EXPLAINERS, Explainer, Request, explainer, get_explainer, method_names
 from perdure.explain.methods.expected_gradients import ExpectedGradients
 from perdure.explain.shapley.axioms import AxiomCheck, Axioms, check_axioms, check_network_axioms
+from perdure.explain.shapley.estimator_choice import choose_estimator
 from perdure.explain.shapley.estimators import ESTIMATORS, Shapley, shapley
 from perdure.explain.shapley.exact import Dividends, ExactShapley, exact_shapley
-from perdure.explain.shapley.game import NetworkGame, layer_output
+from perdure.explain.shapley.game import NetworkGame, game_layer_output
 from perdure.explain.shapley.marginals import shapley_marginals
 from perdure.explain.shapley.masking_order import MaskingOrder, masked_in_order
-from perdure.explain.shapley.pilot import choose_estimator
-from perdure.explain.shapley.players import Players, features, grid, pixels, players_from_labels, superpixels
+from perdure.explain.shapley.players import (
+    Players,
+    feature_players,
+    grid_players,
+    pixel_players,
+    players_from_labels,
+    superpixel_players,
+)
 from perdure.explain.shapley.shared_layers import fast_game
-from perdure.explain.shapley.table import ShapleyTable, layer_maps, shapley_table
+from perdure.explain.shapley.table import ShapleyTable, shapley_table, shapley_table_layer_maps
 
 __all__ = [
     "ESTIMATORS",
@@ -43,17 +50,17 @@ __all__ = [
     "expected_gradients",
     "explainer",
     "fast_game",
-    "features",
+    "feature_players",
+    "game_layer_output",
     "get_explainer",
-    "grid",
-    "layer_maps",
-    "layer_output",
+    "grid_players",
     "masked_in_order",
     "method_names",
-    "pixels",
+    "pixel_players",
     "players_from_labels",
     "shapley",
     "shapley_marginals",
     "shapley_table",
-    "superpixels",
+    "shapley_table_layer_maps",
+    "superpixel_players",
 ]

@@ -12,19 +12,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.explain.adapters.arrays import (
-    as_batch,
-    check_finite,
+    array_batch_size,
+    as_batch_array,
+    check_finite_array,
     convert_like,
-    device_and_dtype,
-    outputs_of,
-    resolve_targets,
-    rows_per_batch,
+    targets_as_array,
 )
-from perdure.explain.adapters.models import preserved
+from perdure.explain.adapters.models import device_and_dtype, outputs_of, preserved_model
 from perdure.explain.checks.network import inspect_network
-from perdure.explain.explainer import EXPLAINERS, Progress, Reduction, Request, get_explainer
+from perdure.explain.explainer import Progress, Reduction, Request, get_explainer
 from perdure.explain.methods.expected_gradients import ExpectedGradients
 from perdure.explain.methods.expected_gradients import expected_gradients as compute_expected_gradients
 from perdure.explain.shapley.players import SHARED_BY_CHANNELS, Players, players_of
@@ -33,11 +31,6 @@ Array = NDArray[Any]
 Target = int | str | Sequence[int] | Array | Tensor
 Baseline = float | str | Array | Tensor
 Inputs = TypeVar("Inputs", Tensor, Array)
-
-
-def method_names() -> list[str]:
-    """Return the names of all registered explainers."""
-    return EXPLAINERS.names()
 
 
 def attribute(
@@ -92,7 +85,7 @@ def attribute(
         progress=progress,
     ) as request:
         maps = chosen.function(request, **own_options)
-    check_finite(maps, 0, f"the map of method {method!r}")
+    check_finite_array(maps, 0, f"the map of method {method!r}")
     return cast(Inputs, convert_like(_reduced(maps, chosen.pixels, players) if reduce else maps, x))
 
 
@@ -124,7 +117,7 @@ def expected_gradients(
         progress=progress,
     ) as request:
         result = compute_expected_gradients(request, draws)
-    check_finite(result.values, 0, "the map of method 'expected_gradients'")
+    check_finite_array(result.values, 0, "the map of method 'expected_gradients'")
     return replace(result, values=convert_like(result.values, x), stderr=convert_like(result.stderr, x))
 
 
@@ -174,17 +167,17 @@ def prepared_request(
     _check_integer("samples", samples, 1)
     _check_integer("seed", seed, 0)
     requirement = get_explainer(method).requirement(options or {})
-    with torch.inference_mode(False), torch.enable_grad(), preserved(model):
+    with torch.inference_mode(False), torch.enable_grad(), preserved_model(model):
         device, dtype = device_and_dtype(model, x)
-        examples = as_batch(x, "x", device, dtype)
+        examples = as_batch_array(x, "x", device, dtype)
         background_examples = _background(background, examples)
-        size = rows_per_batch(batch_size, examples.shape[1:])
+        size = array_batch_size(batch_size, examples.shape[1:])
         inspection = inspect_network(model, examples)
         inspection.require(method, requirement)
         yield Request(
             model=model,
             x=examples,
-            target=resolve_targets(target, outputs_of(model, examples, size)),
+            target=targets_as_array(target, outputs_of(model, examples, size)),
             background=background_examples,
             samples=int(samples),
             seed=int(seed),
@@ -200,7 +193,7 @@ def prepared_request(
 def _background(background: Any, examples: Tensor) -> Tensor | None:
     if background is None:
         return None
-    batch = as_batch(background, "background", examples.device, examples.dtype)
+    batch = as_batch_array(background, "background", examples.device, examples.dtype)
     if batch.shape[1:] != examples.shape[1:]:
         raise InputError(
             f"background: expected examples of shape {tuple(examples.shape[1:])} as in x, got {tuple(batch.shape[1:])}"
@@ -224,5 +217,5 @@ def _layer_name(model: nn.Module, layer: str | nn.Module | None) -> str | None:
                 return str(name)
         raise InputError(f"layer: this {type(layer).__name__} is not part of the network")
     if layer not in names:
-        raise InputError(f"layer: unknown name {layer!r}, {suggest(str(layer), list(names))}")
+        raise InputError(f"layer: unknown name {layer!r}, {error_suggestion(str(layer), list(names))}")
     return layer

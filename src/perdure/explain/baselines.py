@@ -9,7 +9,7 @@ import torch
 from skimage.filters import gaussian
 from torch import Tensor
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 
 NAMED_BASELINES = ("mean", "zero", "blur")
 BLUR = 0.1  # standard deviation relative to the longest side: 3.2 pixels for a side of 32
@@ -39,7 +39,7 @@ def baseline_rows(baseline: Any, x: Tensor, background: Tensor | None) -> Tensor
 
 def _named_baseline(name: str, x: Tensor, background: Tensor | None) -> Tensor:
     if name not in NAMED_BASELINES:
-        hint = suggest(name, list(NAMED_BASELINES))
+        hint = error_suggestion(name, list(NAMED_BASELINES))
         raise InputError(f"baseline: unknown name {name!r}, {hint}; or pass a number or an array")
     if name == "zero":
         return torch.zeros_like(x)

@@ -33,7 +33,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def with_copied_input(model: nn.Module) -> Callable[[Tensor], Tensor]:
+def with_copied_batch(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """Return a function that passes a copy of its input to the network, so that a network may write into its input."""
 
     def forward(x: Tensor) -> Tensor:

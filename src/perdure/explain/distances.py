@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from skimage.metrics import structural_similarity
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 
 FloatArray = NDArray[np.float64]
 DISTANCES = ("l2", "l2-unit", "cosine", "spearman", "ssim", "ssim-unit")
@@ -37,7 +37,7 @@ def map_distances(first: Any, second: Any, kind: str = "l2") -> FloatArray:
     SSIM needs images, (n, channels, height, width) or (n, height, width), with sides of at least 7.
     """
     if kind not in DISTANCES:
-        raise InputError(f"distance: unknown name {kind!r}, {suggest(str(kind), list(DISTANCES))}")
+        raise InputError(f"distance: unknown name {kind!r}, {error_suggestion(str(kind), list(DISTANCES))}")
     a, b = (np.asarray(maps, dtype=np.float64) for maps in (first, second))
     if a.shape != b.shape or a.ndim < 2:
         raise InputError(f"maps: expected two arrays of the same shape (examples, ...), got {a.shape} and {b.shape}")

@@ -23,6 +23,6 @@ def example_key(example: Tensor) -> int:
     return int.from_bytes(hashlib.blake2b(plain.tobytes(), digest_size=8).digest(), "little")
 
 
-def permutation_ranks(seed: int, index: int, players: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def draw_permutation_ranks(seed: int, index: int, players: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the rank of each player in a random order: ``ranks[i]`` is the position of player i."""
     return generator(seed, index).permutation(players)

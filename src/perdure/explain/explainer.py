@@ -64,8 +64,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 import numpy as np
 from torch import Tensor, nn
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.base.registry import Registry
+from perdure.explain.shapley.players import Players
 
 if TYPE_CHECKING:
     from perdure.explain.checks.network import Inspection, Requirement
@@ -120,7 +121,7 @@ class Explainer:
         parsed = {}
         for name, value in (options or {}).items():
             if name not in self.defaults:
-                known = suggest(name, list(self.defaults)) if self.defaults else "it has none"
+                known = error_suggestion(name, list(self.defaults)) if self.defaults else "it has none"
                 raise InputError(f"method {self.name!r}: there is no option {name!r}; {known}")
             try:
                 parsed[name] = _converted(value, types[name])
@@ -168,7 +169,7 @@ def get_explainer(name: str) -> Explainer:
     ours = OTHER_NAMES.get("".join(letter for letter in str(name).lower() if letter.isalpha()))
     if ours is not None:
         raise InputError(f"method: unknown name {name!r}; perdure calls it {ours!r}")
-    raise InputError(f"method: unknown name {name!r}, {suggest(str(name), EXPLAINERS.names())}")
+    raise InputError(f"method: unknown name {name!r}, {error_suggestion(str(name), EXPLAINERS.names())}")
 
 
 def _check_signature(name: str, function: Callable[..., Tensor]) -> None:
@@ -227,3 +228,8 @@ class Request:
         """Report the number of finished examples to the progress callback, if there is one."""
         if self.progress is not None:
             self.progress(done, len(self.x))
+
+
+def method_names() -> list[str]:
+    """Return the names of all registered explainers."""
+    return EXPLAINERS.names()

@@ -1,12 +1,24 @@
 """Matplotlib figures of audit results. The figures only draw; all numbers come from the results."""
 
-from perdure.figures.accuracy import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines
-from perdure.figures.attributions import attribution_map, attribution_panels
+from perdure.figures.attributions import attribution_map_figure, attribution_panels
 from perdure.figures.bias import bias_bars
-from perdure.figures.explainers import chance_dots, rank_lines, rating_dots, removal_lines, removal_pictures
-from perdure.figures.retraining import class_separation, noise_lines
+from perdure.figures.explainers import (
+    explainer_chance_dots,
+    explainer_rank_lines,
+    explainer_rating_dots,
+    explainer_removal_images,
+    explainer_removal_lines,
+)
+from perdure.figures.performance import (
+    accuracy_lines,
+    accuracy_matrices,
+    performance_criteria_dots,
+    performance_criteria_lines,
+    performance_progress_lines,
+)
+from perdure.figures.retraining import noise_lines, retraining_class_separation
 from perdure.figures.shapc import (
-    attribution_strip,
+    shapc_attribution_strip,
     shapc_bands,
     shapc_bars,
     shapc_boxes,
@@ -20,21 +32,21 @@ __all__ = [
     "accuracy_lines",
     "accuracy_matrices",
     "as_svg",
-    "attribution_map",
+    "attribution_map_figure",
     "attribution_panels",
-    "attribution_strip",
     "bias_bars",
-    "chance_dots",
-    "class_separation",
-    "criteria_dots",
-    "criteria_lines",
+    "explainer_chance_dots",
+    "explainer_rank_lines",
+    "explainer_rating_dots",
+    "explainer_removal_images",
+    "explainer_removal_lines",
     "noise_lines",
-    "progress_lines",
-    "rank_lines",
-    "rating_dots",
-    "removal_lines",
-    "removal_pictures",
+    "performance_criteria_dots",
+    "performance_criteria_lines",
+    "performance_progress_lines",
+    "retraining_class_separation",
     "save",
+    "shapc_attribution_strip",
     "shapc_bands",
     "shapc_bars",
     "shapc_boxes",

@@ -17,7 +17,7 @@ CLIP_QUANTILE = 0.995  # of the magnitudes; without clipping, a few extreme pixe
 SHADE = 0.2  # opacity of the image's black over a map; white pixels leave the map's color unchanged
 
 
-def attribution_map(image: Any, attributions: Any, *, limit: float | None = None, title: str = "") -> Figure:
+def attribution_map_figure(image: Any, attributions: Any, *, limit: float | None = None, title: str = "") -> Figure:
     """One signed map over its image. ``limit``: end of the color scale, by default the 99.5 % quantile of the magnitudes."""
     return attribution_panels([image], {title: [attributions]}, limits={title: limit} if limit is not None else None)
 

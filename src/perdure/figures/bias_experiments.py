@@ -26,7 +26,7 @@ class Line:
     """(points, examples)."""
 
 
-def lines_with_bands(
+def bias_experiment_lines(
     panels: Mapping[str, tuple[NDArray[Any], Sequence[Line]]], ylabel: str, reference: FloatArray | None = None
 ) -> Figure:
     """Lines on logarithmic axes, one panel per x axis; bands show the range over examples, ``reference`` is dashed."""
@@ -85,7 +85,9 @@ def drop_distributions(drops: Mapping[str, FloatArray]) -> Figure:
     return figure
 
 
-def boxed_pictures(images: Sequence[Any], boxes: Sequence[tuple[int, int, int, int]], titles: Sequence[str]) -> Figure:
+def bias_experiment_boxes(
+    images: Sequence[Any], boxes: Sequence[tuple[int, int, int, int]], titles: Sequence[str]
+) -> Figure:
     """Images in a row, each with a red box (left, top, width, height) and a title."""
     figure = Figure(figsize=(1.5 * len(images), 1.9), layout="constrained")
     axes = figure.subplots(1, len(images), squeeze=False)[0]
@@ -97,7 +99,9 @@ def boxed_pictures(images: Sequence[Any], boxes: Sequence[tuple[int, int, int, i
     return figure
 
 
-def region_histograms(panels: Mapping[str, Mapping[str, FloatArray]], curves: Mapping[str, FloatArray]) -> Figure:
+def bias_experiment_histograms(
+    panels: Mapping[str, Mapping[str, FloatArray]], curves: Mapping[str, FloatArray]
+) -> Figure:
     """Densities of the values in several regions, one panel per quantity, with a Gaussian of the same mean and spread.
 
     ``curves`` holds an array (2, points) for each panel: the Gaussian's x values and its density there.

@@ -26,7 +26,7 @@ _PROPERTIES = {
 }
 
 
-def performance_curves(properties: LatentProperties, block: int = 0) -> Figure:
+def clamp_performance_curves(properties: LatentProperties, block: int = 0) -> Figure:
     """Measured and fitted performance, one panel per task, green where it is trained (the paper's Figures 1 to 4)."""
     curves = properties.curves[block]
     figure, panels = _panels(properties.tasks, curves.curriculum)
@@ -48,7 +48,7 @@ def performance_curves(properties: LatentProperties, block: int = 0) -> Figure:
     return figure
 
 
-def predicted_curves(prediction: Prediction) -> Figure:
+def clamp_predicted_curves(prediction: Prediction) -> Figure:
     """Predicted performance on a curriculum that was not run, with a 95 % band of the mean curve."""
     figure, panels = _panels(prediction.tasks, prediction.curriculum)
     steps = np.arange(prediction.curves.shape[2])
@@ -68,7 +68,7 @@ def predicted_curves(prediction: Prediction) -> Figure:
     return figure
 
 
-def transfer_map(properties: LatentProperties) -> Figure:
+def clamp_transfer_map(properties: LatentProperties) -> Figure:
     """The transfer matrix: rows are trained, columns evaluated; gray: unknown; °: not determined by the data alone."""
     names, transfer = properties.tasks, properties.estimates["transfer"]
     side = max(3.2, 0.75 * len(names))
@@ -91,7 +91,7 @@ def transfer_map(properties: LatentProperties) -> Figure:
     return figure
 
 
-def property_bars(properties: LatentProperties) -> Figure:
+def clamp_property_bars(properties: LatentProperties) -> Figure:
     """The properties of each algorithm with 95 % intervals; hollow bars are not determined by the data alone."""
     names = properties.algorithms
     figure = Figure(figsize=(9.2, 0.34 * len(names) + 1.3), layout="constrained")

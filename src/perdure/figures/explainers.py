@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CONTROL_LINES = {"constant": ":", "random": "--"}
 
 
-def rank_lines(names: Sequence[str], measures: Mapping[str, Any]) -> Figure:
+def explainer_rank_lines(names: Sequence[str], measures: Mapping[str, Any]) -> Figure:
     """The rank of each explainer under several measures, rank 1 (lowest value) on top; missing values have no dot.
 
     ``measures`` maps each measure to one number per name; lower is better.
@@ -59,7 +59,7 @@ def _ranks(values: Any) -> Any:
     return ranks
 
 
-def removal_pictures(images: Mapping[str, Sequence[Any]], titles: Sequence[str]) -> Figure:
+def explainer_removal_images(images: Mapping[str, Sequence[Any]], titles: Sequence[str]) -> Figure:
     """One image with increasing shares of its highest-ranked pixels removed, one row per explainer (Figure 11).
 
     ``images``: each (channels, height, width), values 0 to 255, drawn without rescaling.
@@ -80,7 +80,9 @@ def removal_pictures(images: Mapping[str, Sequence[Any]], titles: Sequence[str])
     return figure
 
 
-def removal_lines(shares: Sequence[float], curves: Mapping[str, Mapping[str, Any]], controls: Sequence[str]) -> Figure:
+def explainer_removal_lines(
+    shares: Sequence[float], curves: Mapping[str, Mapping[str, Any]], controls: Sequence[str]
+) -> Figure:
     """Remaining accuracy or probability against the removed share: ``curves[panel][explainer]``; controls gray and dashed."""
     figure = Figure(figsize=(4.4 * len(curves), 3.3), layout="constrained")
     panels = figure.subplots(1, len(curves), squeeze=False)[0]
@@ -106,7 +108,9 @@ def removal_lines(shares: Sequence[float], curves: Mapping[str, Mapping[str, Any
     return figure
 
 
-def chance_dots(names: Sequence[str], measures: Mapping[str, Sequence[Interval]], chances: Sequence[float]) -> Figure:
+def explainer_chance_dots(
+    names: Sequence[str], measures: Mapping[str, Sequence[Interval]], chances: Sequence[float]
+) -> Figure:
     """Each explainer's mean with its interval, one panel per measure; the dashed line is chance."""
     figure = Figure(figsize=(3.6 * len(measures) + 1, 0.28 * len(names) + 1), layout="constrained")
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
@@ -124,7 +128,7 @@ def chance_dots(names: Sequence[str], measures: Mapping[str, Sequence[Interval]]
     return figure
 
 
-def rating_dots(names: Sequence[str], bias: Sequence[Interval], ratings: Sequence[Interval]) -> Figure:
+def explainer_rating_dots(names: Sequence[str], bias: Sequence[Interval], ratings: Sequence[Interval]) -> Figure:
     """Mean rating against bias, one dot per explainer with both intervals (Figure 9)."""
     figure = Figure(figsize=(4.6, 3.4), layout="constrained")
     panel = figure.subplots()

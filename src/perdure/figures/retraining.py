@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from perdure.audits.controls import CONTROLS
 from perdure.base.errors import InputError
-from perdure.figures.style import series_color, shortened
+from perdure.figures.style import series_color, style_shortened_label
 
 if TYPE_CHECKING:
     from perdure.audits import CheckpointSummary, ExplainerScores, RetrainingSummary
@@ -34,7 +34,7 @@ def noise_lines(result: RetrainingResult, distance: str = "l2-unit", top_down: b
     return _score_lines(scores, ticks, accuracy, "layers with noise, from the output" if top_down else _NOISE)
 
 
-def summary_lines(summary: RetrainingSummary, distance: str) -> Figure:
+def retraining_summary_lines(summary: RetrainingSummary, distance: str) -> Figure:
     """The figure of `noise_lines`, drawn from a summary."""
     levels = [level for level in summary.levels if level.top is None]
     scores = {method: [level.scores[method][distance] for level in levels] for method in summary.methods}
@@ -61,7 +61,7 @@ def _score_lines(
         for panel, (name, _) in zip(panels, PANELS, strict=False):
             values = [getattr(level, name) for level in method_scores]
             means = np.array([value.mean for value in values])
-            panel.plot(x, means, markersize=3, linewidth=1.4, label=shortened(method, 24), **style)
+            panel.plot(x, means, markersize=3, linewidth=1.4, label=style_shortened_label(method, 24), **style)
             if method not in CONTROLS:
                 low, high = ([getattr(value, end) for value in values] for end in ("low", "high"))
                 panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
@@ -105,13 +105,13 @@ def checkpoint_dots(checkpoints: CheckpointSummary, retraining: RetrainingSummar
         panel.set_title(title, fontsize=9)
         panel.tick_params(labelsize=8)
         panel.set_xlim(0, 1)
-    panels[0].set_yticks(range(len(names)), [shortened(name, 24) for name in names])
+    panels[0].set_yticks(range(len(names)), [style_shortened_label(name, 24) for name in names])
     panels[0].invert_yaxis()
     figure.supxlabel("filled: between checkpoints; hollow: between retrained networks", fontsize=8)
     return figure
 
 
-def class_separation(result: RetrainingResult, method: str, distance: str = "l2-unit") -> Figure:
+def retraining_class_separation(result: RetrainingResult, method: str, distance: str = "l2-unit") -> Figure:
     """How well distances separate errors from agreement, for each true class (row) and each wrong prediction (column).
 
     1: errors are fully separated; 1/2: not separated at all. The small numbers count the pairs.

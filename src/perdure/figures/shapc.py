@@ -14,7 +14,7 @@ from perdure.audits import MEASURES, Audit, ShapcResult
 from perdure.audits.shapc.maps import StoredExample
 from perdure.base.errors import InputError
 from perdure.figures.attributions import CLIP_QUANTILE, overlay, show_image
-from perdure.figures.style import series_color, shortened
+from perdure.figures.style import series_color, style_shortened_label
 
 BARS = ("average_accuracy", "forgetting", "shapc_mean", "shapc_var")
 
@@ -31,7 +31,7 @@ def _results(audit: Audit) -> dict[str, list[ShapcResult]]:
     return results
 
 
-def attribution_strip(
+def shapc_attribution_strip(
     examples: Mapping[str, StoredExample], class_names: Sequence[str] = (), title: str = ""
 ) -> Figure:
     """The attributions of one example after each task, one row per learner (Figure 1, upper part).
@@ -140,7 +140,7 @@ def shapc_bars(audit: Audit) -> Figure:
                 )
         arrow = "↑" if MEASURES[measure].higher_is_better else "↓"
         panel.set_title(f"{MEASURES[measure].label} {arrow}", fontsize=9)
-        names = [shortened(entry.title) for entry in entries]
+        names = [style_shortened_label(entry.title) for entry in entries]
         panel.set_xticks(range(len(entries)), names, rotation=40, ha="right", fontsize=8)
         panel.set_ylim(bottom=0)
         panel.tick_params(axis="y", labelsize=8)

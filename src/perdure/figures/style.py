@@ -19,7 +19,7 @@ def series_color(index: int) -> str:
     return PALETTE[index % len(PALETTE)]
 
 
-def shortened(name: str, max_length: int = 18) -> str:
+def style_shortened_label(name: str, max_length: int = 18) -> str:
     """Return the name, cut to ``max_length`` characters with an ellipsis if it is longer."""
     return name if len(name) <= max_length else name[: max_length - 1] + "…"
 

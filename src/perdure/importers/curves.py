@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.base.files import parse_index, parse_number, read_rows
+from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file
 from perdure.importers.l2logger import is_l2logger, read_l2logger
-from perdure.importers.matrices import parse_cells, read_matrices
-from perdure.record.curves import Curves, join_curves
+from perdure.importers.matrices import parse_matrix_cells, read_matrices
+from perdure.record.curves import Curves, join_record_curves
 from perdure.record.reader import Measurements, Record, find_records
 from perdure.record.schema import MANIFEST
 
@@ -31,20 +31,20 @@ def read_curves(path: str | Path, curriculum: Sequence[int] | None = None) -> li
     path = Path(path)
     if path.is_dir():
         if any(path.rglob(MANIFEST)):
-            return join_curves(_record_curves(Record.open(record)) for record in find_records([path]))
+            return join_record_curves(_record_curves(Record.open(record)) for record in find_records([path]))
         if is_l2logger(path):
             return read_l2logger(path)
         raise InputError(
             f"{path}: expected records ({MANIFEST}) or an l2logger run (logger_info.json) in this folder, got neither."
         )
     if path.suffix.lower() != ".json":
-        rows = read_rows(path)
+        rows = read_csv_file(path)
         header = [_column_name(cell) for cell in rows[0]]
         if "performance" in header:
             return _long(path, header, rows[1:])
         if curriculum is not None:
             return [_wide(path, rows, curriculum)]
-    return join_curves(run_curves(run) for run in read_matrices(path))
+    return join_record_curves(import_run_curves(run) for run in read_matrices(path))
 
 
 def _column_name(cell: str) -> str:
@@ -69,12 +69,12 @@ def _long(path: Path, header: list[str], rows: list[list[str]]) -> list[Curves]:
     if not algorithms:
         raise InputError(f"{path}: expected at least one row below the header.")
     tasks = _task_names(path, algorithms)
-    return join_curves(_algorithm_curves(path, name, rows, tasks) for name, rows in algorithms.items())
+    return join_record_curves(_algorithm_curves(path, name, rows, tasks) for name, rows in algorithms.items())
 
 
 def _read_row(path: Path, number: int, row: dict[str, str], algorithms: dict[str, _Algorithm]) -> None:
     algorithm = algorithms.setdefault(row["algorithm"], _Algorithm())
-    step = parse_number(path, number, "step", row["step"])
+    step = parse_csv_number(path, number, "step", row["step"])
     if not step >= 0:
         raise InputError(f"{path}, row {number}, column step: expected 0 (before training) or more, got {row['step']}.")
     cell = (step, row["evaluated"])
@@ -85,7 +85,7 @@ def _read_row(path: Path, number: int, row: dict[str, str], algorithms: dict[str
             f"{path}, row {number}: second value for task {cell[1]} at step {step:g} of {row['algorithm']!r}."
             " Expected one value each."
         )
-    algorithm.cells[cell] = parse_number(path, number, "performance", row["performance"], empty=np.nan)
+    algorithm.cells[cell] = parse_csv_number(path, number, "performance", row["performance"], empty=np.nan)
     trained_step = int(np.ceil(step))
     if trained_step == 0:
         return
@@ -137,12 +137,12 @@ def _wide(path: Path, rows: list[list[str]], curriculum: Sequence[int]) -> Curve
         raise InputError(
             f"{path}: expected 'after_task' as first column of a matrix with a curriculum, got {header[0]!r}."
         )
-    steps = [parse_index(path, number, header[0], row[0], lowest=0) for number, row in enumerate(body, start=2)]
+    steps = [parse_csv_index(path, number, header[0], row[0], lowest=0) for number, row in enumerate(body, start=2)]
     if any(step > len(curriculum) for step in steps):
         raise InputError(
             f"{path}, column {header[0]}: expected steps up to {len(curriculum)}, as in the curriculum, got {max(steps)}."
         )
-    cells = parse_cells(path, header[1:], [row[1:] for row in body], first_row=2)
+    cells = parse_matrix_cells(path, header[1:], [row[1:] for row in body], first_row=2)
     for step, task in enumerate(curriculum, start=1):
         if not 0 <= task < tasks:
             raise InputError(
@@ -155,7 +155,7 @@ def _wide(path: Path, rows: list[list[str]], curriculum: Sequence[int]) -> Curve
 
 def _record_curves(record: Record) -> Curves:
     """Return the curve of a record; evaluations within a step are spaced evenly over it."""
-    switches = run_curves(record.measurements)
+    switches = import_run_curves(record.measurements)
     if not record.step_evaluations:
         return switches
     batches: dict[int, list[int]] = {}
@@ -169,10 +169,10 @@ def _record_curves(record: Record) -> Curves:
     points = tuple(sorted(cells))
     values = np.stack([cells[point] for point in points], axis=1)[None]
     within_steps = Curves(switches.algorithms, switches.tasks, switches.curriculum, points, values)
-    return join_curves([switches, within_steps])[0]
+    return join_record_curves([switches, within_steps])[0]
 
 
-def run_curves(run: Measurements) -> Curves:
+def import_run_curves(run: Measurements) -> Curves:
     """Return the curve of a run before training and after each step; NaN before training if that was not measured."""
     start = np.full(run.table.shape[1], np.nan) if run.initial is None else run.initial
     values = np.vstack([start, run.table]).T[None]

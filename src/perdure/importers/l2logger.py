@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.base.files import parse_number, read_json, read_text
-from perdure.record.curves import Curves, join_curves
+from perdure.base.files import parse_csv_number, read_json, read_text
+from perdure.record.curves import Curves, join_record_curves
 
 INFO = "logger_info.json"
 LOG = "data-log.tsv"
@@ -44,10 +44,10 @@ def read_l2logger(path: str | Path, measure: str | None = None) -> list[Curves]:
         folders = sorted({log.parent.parent for log in info.parent.rglob(LOG)})
         runs += [_lifetime(info.parent.name, folder, column) for folder in folders]
     tasks = tuple(dict.fromkeys(task for run in runs for task in run.tasks))
-    return join_curves(_on_tasks(run, tasks) for run in runs)
+    return join_record_curves(_on_tasks(run, tasks) for run in runs)
 
 
-def read_single_task(path: str | Path, measure: str | None = None) -> dict[str, NDArray[np.float64]]:
+def read_l2logger_single_task(path: str | Path, measure: str | None = None) -> dict[str, NDArray[np.float64]]:
     """Return all performances logged in the train blocks of single-task runs, by task (references of New et al. 2022)."""
     performances: dict[str, list[float]] = {}
     for info in _find_infos(Path(path)):
@@ -93,7 +93,7 @@ def _read_block(log: Path, column: str) -> _Block:
     block = _Block(int(number), kind == "train")
     for row_number, row in enumerate(reader, start=2):
         if row.get("exp_status", "complete") == "complete":
-            value = parse_number(log, row_number, column, row[column])
+            value = parse_csv_number(log, row_number, column, row[column])
             block.tasks.setdefault(row["task_name"], []).append(value)
     return block
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.base.files import parse_index, parse_number, read_json, read_rows
-from perdure.record.reader import Cost, FloatArray, Measurements, check_curriculum
+from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file, read_json
+from perdure.record.reader import Cost, FloatArray, Measurements, check_record_curriculum
 
 LONG_COLUMNS = ("learner", "run", "after", "trained", "task", "accuracy")
 _CONTENT = ("accuracy", "accuracies", "acc", "matrix", "results")
 _SEED = re.compile(r"[-_. ]?(seed|run|rep|s)[-_ ]?\d+$", re.IGNORECASE)
 
 
-def read_accuracies(path: str | Path, percent: bool = False) -> list[Measurements]:
+def read_accuracy_matrices(path: str | Path, percent: bool = False) -> list[Measurements]:
     """Return the runs in a CSV or JSON file of accuracies.
 
     Wide CSV: a header and one row after each task, for example ``after_task,task_1,task_2``; the header is optional. Long
@@ -66,7 +66,7 @@ def _check_range(cell: str, value: float, upper: float | None) -> float:
 
 
 def _from_csv(path: Path, upper: float | None) -> list[Measurements]:
-    rows = read_rows(path)
+    rows = read_csv_file(path)
     header = [cell.lower() for cell in rows[0]]
     if {"task", "accuracy"} <= set(header):
         return _long(path, header, rows[1:], upper)
@@ -84,11 +84,11 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def parse_cells(path: Path, columns: Sequence[str], rows: list[list[str]], first_row: int) -> FloatArray:
+def parse_matrix_cells(path: Path, columns: Sequence[str], rows: list[list[str]], first_row: int) -> FloatArray:
     """Return the numbers in the cells, NaN for empty cells; ``first_row`` is the number of the first row in the file."""
     return np.array(
         [
-            [parse_number(path, number, name, cell, empty=np.nan) for name, cell in zip(columns, row, strict=True)]
+            [parse_csv_number(path, number, name, cell, empty=np.nan) for name, cell in zip(columns, row, strict=True)]
             for number, row in enumerate(rows, start=first_row)
         ]
     )
@@ -101,12 +101,12 @@ def _wide(
     if not rows:
         raise InputError(f"{path}: expected at least one row below the header.")
     skip = 1 if has_steps else 0
-    values = parse_cells(path, header[skip:], [row[skip:] for row in rows], first_row)
+    values = parse_matrix_cells(path, header[skip:], [row[skip:] for row in rows], first_row)
     for (i, j), value in np.ndenumerate(values):
         _check_range(f"{path}, row {first_row + i}, column {header[skip + j]}", float(value), upper)
     initial = None
     if has_steps:
-        steps = [parse_index(path, n, header[0], row[0], lowest=0) for n, row in enumerate(rows, start=first_row)]
+        steps = [parse_csv_index(path, n, header[0], row[0], lowest=0) for n, row in enumerate(rows, start=first_row)]
         if steps[0] == 0:
             initial, values, steps = values[0], values[1:], steps[1:]
         if steps != list(range(1, len(steps) + 1)):
@@ -128,17 +128,17 @@ def _long(path: Path, header: list[str], rows: list[list[str]], upper: float | N
     for number, row in enumerate(rows, start=2):
         named = dict(zip(header, row, strict=True))
         run = (named.get("learner", ""), named.get("run", ""))
-        after = parse_index(path, number, "after", named["after"], lowest=0)
-        task = parse_index(path, number, "task", named["task"])
+        after = parse_csv_index(path, number, "after", named["after"], lowest=0)
+        task = parse_csv_index(path, number, "task", named["task"])
         run_cells = cells.setdefault(run, {})
         if (after, task) in run_cells:
             raise InputError(
                 f"{path}, row {number}: second value for task {task} after step {after}. Expected one value each."
             )
-        value = parse_number(path, number, "accuracy", named["accuracy"], empty=np.nan)
+        value = parse_csv_number(path, number, "accuracy", named["accuracy"], empty=np.nan)
         run_cells[after, task] = _check_range(f"{path}, row {number}, column accuracy", value, upper)
         if named.get("trained"):
-            trained.setdefault(run, {})[after] = parse_index(path, number, "trained", named["trained"])
+            trained.setdefault(run, {})[after] = parse_csv_index(path, number, "trained", named["trained"])
     return [_long_run(path, run, values, trained.get(run, {})) for run, values in cells.items()]
 
 
@@ -234,16 +234,16 @@ def _measurements(
             "task trained at each step: a column 'trained' in a long CSV file, a key 'curriculum' in JSON."
         )
     try:
-        order = check_curriculum(curriculum, tasks)
+        order = check_record_curriculum(curriculum, tasks)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if len(order) != steps:
         raise InputError(f"{path}: expected one row per step, got {steps} rows and a curriculum of {len(order)} steps.")
-    learner = learner_name(path)
+    learner = learner_of_matrix_file(path)
     return Measurements(run=str(path), learner=learner, table=table, curriculum=order, initial=initial)
 
 
-def learner_name(path: Path) -> str:
+def learner_of_matrix_file(path: Path) -> str:
     """Return the learner that a file belongs to: the name of the file without the seed.
 
     A file named only after its seed or its content (seed0.csv, accuracy.csv) belongs to the nearest folder above it that is
@@ -261,24 +261,24 @@ def _unmeasured(name: str, steps: int) -> FloatArray:
     return np.zeros(steps) if name in ("kept", "teachers") else np.full(steps, np.nan)
 
 
-def read_cost(path: str | Path) -> Cost:
+def read_matrix_costs(path: str | Path) -> Cost:
     """Return the costs in a CSV file with the column ``after`` and any of the other columns of ``cost.csv``."""
     path = Path(path)
-    header, *rows = read_rows(path)
+    header, *rows = read_csv_file(path)
     allowed = ("after", "trained", *Cost.columns())
     unknown = [name for name in header if name not in allowed]
     if unknown or "after" not in header:
         raise InputError(
             f"{path}: expected the column 'after' and any of {', '.join(allowed[2:])}, got {', '.join(header)}."
         )
-    steps = [parse_index(path, n, "after", row[header.index("after")]) for n, row in enumerate(rows, start=2)]
+    steps = [parse_csv_index(path, n, "after", row[header.index("after")]) for n, row in enumerate(rows, start=2)]
     if not steps or steps != list(range(1, len(steps) + 1)):
         raise InputError(f"{path}, column after: expected the steps 1, 2, 3, ..., got {', '.join(map(str, steps))}.")
     columns = []
     for name in Cost.columns():
         if name in header:
             index = header.index(name)
-            columns.append(parse_cells(path, [name], [[row[index]] for row in rows], first_row=2)[:, 0])
+            columns.append(parse_matrix_cells(path, [name], [[row[index]] for row in rows], first_row=2)[:, 0])
         else:
             columns.append(_unmeasured(name, len(steps)))
     return Cost(*columns)

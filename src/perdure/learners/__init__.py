@@ -11,7 +11,7 @@ The methods are imported on first use. Other packages can add learners through t
 from perdure.learners.learner import LEARNERS, Context, Learner
 from perdure.learners.loop import DivergedError, execute
 from perdure.learners.progress import Position, Progress
-from perdure.learners.protocols import Protocol, ResolvedSettings, protocol_for, resolve_settings
+from perdure.learners.protocols import Protocol, ResolvedSettings, protocol_for, protocol_settings
 from perdure.learners.run import Run
 from perdure.learners.training import Training
 from perdure.learners.tuning import tune
@@ -30,7 +30,7 @@ __all__ = [
     "get",
     "names",
     "protocol_for",
-    "resolve_settings",
+    "protocol_settings",
     "summaries",
     "tune",
 ]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from perdure.learners.seeds import derived_seed
 from perdure.tasks import Benchmark, Examples
 
 PADDING = 4
@@ -108,12 +109,3 @@ class TrainingData:
         raw = self._raw[indices]
         x = self._preparation.augment(raw, generator) if self._normalized is None else self._normalized[indices]
         return Batch(x, self._y[indices], raw, task)
-
-
-_PURPOSES = ("network", "order", "augmentation", "learner", "global", "part")
-
-
-def derived_seed(seed: int, purpose: str, *numbers: int) -> int:
-    """Return a seed for one purpose, step and epoch, so that the random streams of a run are independent."""
-    sequence = np.random.SeedSequence([seed, _PURPOSES.index(purpose), *numbers])
-    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from perdure.learners.learner import Learner, mask_logits
+from perdure.learners.learner import Learner, mask_learner_logits
 from perdure.tasks import Examples
 
 BATCH = 512
@@ -46,6 +46,6 @@ def _accuracy(learner: Learner, task: int, examples: Examples, seen_classes: lis
         raw = torch.from_numpy(np.ascontiguousarray(examples.x[start : start + BATCH])).to(context.device)
         y = torch.from_numpy(examples.y[start : start + BATCH]).to(context.device)
         scores = learner.logits(context.preparation.normalize(raw))
-        correct += int((mask_logits(scores, candidates).argmax(dim=1) == y).sum())
+        correct += int((mask_learner_logits(scores, candidates).argmax(dim=1) == y).sum())
     learner.net.train(was_training)
     return correct / len(examples)

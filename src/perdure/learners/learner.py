@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.base.registry import Registry
-from perdure.learners.data import Batch, Preparation, derived_seed
+from perdure.learners.data import Batch, Preparation
 from perdure.learners.meter import Meter
+from perdure.learners.seeds import derived_seed
 from perdure.nets import features_of
 from perdure.tasks import Benchmark, Examples
 
@@ -174,7 +175,7 @@ class Learner:
         benchmark = self.context.benchmark
         if benchmark.scenario != "class":
             return logits
-        return mask_logits(
+        return mask_learner_logits(
             logits, [output for seen in {*self.visited, task} for output in benchmark.tasks[seen].classes]
         )
 
@@ -199,12 +200,12 @@ class Learner:
         return copy.deepcopy(self.net).eval().requires_grad_(False)
 
 
-def parameter_count(network: nn.Module) -> int:
+def learner_parameter_count(network: nn.Module) -> int:
     """Return the number of parameters of a network."""
     return sum(parameter.numel() for parameter in network.parameters())
 
 
-def mask_logits(logits: Tensor, classes: Sequence[int]) -> Tensor:
+def mask_learner_logits(logits: Tensor, classes: Sequence[int]) -> Tensor:
     """Return the logits with all outputs except ``classes`` at minus infinity."""
     mask = torch.full((logits.shape[1],), -math.inf, device=logits.device)
     mask[list(classes)] = 0.0
@@ -254,13 +255,13 @@ def _unpack(tree: Any, current: Any, learner: Learner) -> Any:
 _TYPE_NAMES = {int: "an integer", float: "a number"}
 
 
-def make_settings(learner: type[Learner], values: Mapping[str, Any]) -> Learner.Settings:
+def make_learner_settings(learner: type[Learner], values: Mapping[str, Any]) -> Learner.Settings:
     """Return a learner's settings with these values; an unknown name or a wrong type raises `InputError`."""
     types = get_type_hints(learner.Settings)
     converted: dict[str, Any] = {}
     for name, value in values.items():
         if name not in types:
-            hint = suggest(name, list(types)) if types else f"{learner.name} has no settings"
+            hint = error_suggestion(name, list(types)) if types else f"{learner.name} has no settings"
             raise InputError(f"{learner.name}: unknown setting {name!r}; {hint}")
         try:
             converted[name] = _convert(value, types[name])

@@ -14,12 +14,13 @@ import torch
 
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
-from perdure.learners.data import Preparation, TrainingData, derived_seed
+from perdure.learners.data import Preparation, TrainingData
 from perdure.learners.evaluation import accuracies
-from perdure.learners.learner import Context, make_settings
-from perdure.learners.meter import Meter, example_cost
+from perdure.learners.learner import Context, make_learner_settings
+from perdure.learners.meter import Meter, metered_example_cost
 from perdure.learners.progress import SILENT, Position, Progress
 from perdure.learners.run import Run
+from perdure.learners.seeds import derived_seed
 from perdure.record import Record, Recorder
 from perdure.record.state import STATE, load_state, save_state
 
@@ -40,7 +41,7 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
     ``save_seconds``. A finished record is returned unchanged.
     """
     path = Path(path)
-    settings = make_settings(run.learner, run.settings)
+    settings = make_learner_settings(run.learner, run.settings)
     # Checked before the record is created: otherwise the corrected call would be refused, because the settings differ.
     run.learner.check(settings, run.benchmark)
     _check_patience(run)
@@ -101,7 +102,7 @@ class Loop:
         self.generator = torch.Generator().manual_seed(derived_seed(run.seed, "augmentation"))
         self.meter = Meter()
         self.net = run.make_network(derived_seed(run.seed, "network"))
-        self.example_cost = example_cost(self.net, run.benchmark.input_shape, device)
+        self.example_cost = metered_example_cost(self.net, run.benchmark.input_shape, device)
         self.meter.watch(self.net)
         self.learner = run.learner(
             Context(

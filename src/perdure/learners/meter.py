@@ -52,7 +52,7 @@ class Meter:
             x = inputs[0]
             key = (name, tuple(x.shape[1:]), x.requires_grad, output.requires_grad)
             if key not in cost:
-                cost[key] = example_cost(module, key[1], x.device, input_gradient=key[2], backward=key[3])
+                cost[key] = metered_example_cost(module, key[1], x.device, input_gradient=key[2], backward=key[3])
             examples[key] = examples.get(key, 0) + len(x)
 
         part.register_forward_hook(count)
@@ -87,7 +87,7 @@ class Meter:
             self._cost[key], self._examples[key] = cost, count
 
 
-def example_cost(
+def metered_example_cost(
     module: nn.Module,
     shape: tuple[int, ...],
     device: torch.device,

@@ -52,7 +52,7 @@ class ResolvedSettings:
     settings: dict[str, Any]
 
 
-def resolve_settings(
+def protocol_settings(
     benchmark: Benchmark, learner: type[Learner], training: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> ResolvedSettings:
     """Return a learner's settings on a benchmark: the user's values, else published ones, else those of the protocol."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 
 Optimizer = Literal["sgd", "adam", "adagrad"]
 
@@ -47,7 +47,7 @@ class Training:
                 raise InputError(f"{name}: expected a number of at least 0, got {getattr(self, name)}")
         if self.optimizer not in get_args(Optimizer):
             raise InputError(
-                f"optimizer: unknown name {self.optimizer!r}; {suggest(self.optimizer, list(get_args(Optimizer)))}"
+                f"optimizer: unknown name {self.optimizer!r}; {error_suggestion(self.optimizer, list(get_args(Optimizer)))}"
             )
         if self.momentum and self.optimizer != "sgd":
             raise InputError(

@@ -29,7 +29,7 @@ OnTrial = Callable[[int, Trial], None]
 
 def tune(run: Run, trials: int, file: Path, progress: Progress = SILENT, on_trial: OnTrial | None = None) -> Run:
     """Return the run with the settings of the best trial; see `best_settings`."""
-    return replace(with_settings(run, best_settings(run, trials, file, progress, on_trial)), tuning_trials=trials)
+    return replace(with_tuned_settings(run, best_settings(run, trials, file, progress, on_trial)), tuning_trials=trials)
 
 
 def best_settings(
@@ -55,7 +55,7 @@ def best_settings(
             if not finished
             else {name: trial.suggest_float(name, *bounds, log=True) for name, bounds in space.items()}
         )
-        accuracy = _accuracy(with_settings(replace(run, benchmark=benchmark), settings), progress)
+        accuracy = _accuracy(with_tuned_settings(replace(run, benchmark=benchmark), settings), progress)
         if finished:
             study.tell(trial, accuracy)
         else:
@@ -70,7 +70,7 @@ def best_settings(
     return dict(best["settings"])
 
 
-def with_settings(run: Run, settings: dict[str, Any]) -> Run:
+def with_tuned_settings(run: Run, settings: dict[str, Any]) -> Run:
     """Return the run with other settings; fields of `Training` and the learner's settings can be mixed."""
     shared = {field.name for field in fields(Training)}
     return replace(

@@ -16,7 +16,7 @@ from perdure.metrics.accuracy_matrix import (
     windowed_plasticity,
     worst_case_accuracy,
 )
-from perdure.metrics.bias import Bias, anchor_values, attribution_bias, attribution_biases, selected_players
+from perdure.metrics.bias import Bias, attribution_bias, attribution_biases, bias_anchor_values, bias_selected_players
 from perdure.metrics.correlation import (
     KendallCorrelation,
     KendallMatrix,
@@ -25,28 +25,11 @@ from perdure.metrics.correlation import (
     SpearmanCorrelation,
     kendall_correlation,
     kendall_matrix,
-    map_agreement,
+    map_rank_correlation,
     pearson_correlation,
     spearman_correlation,
 )
-from perdure.metrics.intervals import Difference, Interval, holm, interval, paired_difference
-from perdure.metrics.mege_reco import PairScores, mege, mege_distance, pair_scores, reco
-from perdure.metrics.missing import Missing, reason
-from perdure.metrics.registry import METRICS, Metric, RunNumbers, metric
-from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, trend_test
-from perdure.metrics.run_metrics import compute_metrics
-from perdure.metrics.sampling_stability import (
-    ContextInstability,
-    SamplingDistribution,
-    StabilityCurve,
-    VarianceRatio,
-    context_instability,
-    instability,
-    sampling_distribution,
-    stability_curve,
-    variance_ratio,
-)
-from perdure.metrics.score import (
+from perdure.metrics.efficiency_and_score import (
     CRITERIA,
     WEIGHTS,
     CriteriaCorrelation,
@@ -54,11 +37,28 @@ from perdure.metrics.score import (
     cl_score,
     cl_stability,
     computational_efficiency,
-    criteria_correlation,
-    first_places,
     model_size_efficiency,
     sample_storage_efficiency,
-    weight_vector,
+    score_criteria_correlation,
+    score_first_places,
+    score_weights,
+)
+from perdure.metrics.intervals import Difference, Interval, holm, interval, paired_difference
+from perdure.metrics.mege_reco import PairScores, mege, mege_distance, mege_reco_scores, reco
+from perdure.metrics.missing import Missing, reason
+from perdure.metrics.registered_metrics import compute_metrics
+from perdure.metrics.registry import METRICS, Metric, RunNumbers, metric
+from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, retraining_trend_test
+from perdure.metrics.sampling_stability import (
+    ContextInstability,
+    SamplingDistribution,
+    StabilityCurve,
+    VarianceRatio,
+    context_instability,
+    sampling_distribution,
+    sampling_instability,
+    sampling_variance_ratio,
+    stability_curve,
 )
 from perdure.metrics.shapc import ShapcSummary, shapc, shapc_at_shares, summarise_shapc
 
@@ -89,34 +89,32 @@ __all__ = [
     "Trend",
     "VarianceRatio",
     "accuracy",
-    "anchor_values",
     "attribution_bias",
     "attribution_biases",
     "average_accuracy",
     "average_forgetting",
     "backward_transfer",
+    "bias_anchor_values",
+    "bias_selected_players",
     "cl_score",
     "cl_stability",
     "computational_efficiency",
     "compute_metrics",
     "context_instability",
-    "criteria_correlation",
-    "first_places",
     "forward_transfer",
     "holm",
-    "instability",
     "interval",
     "intransigence",
     "kendall_correlation",
     "kendall_matrix",
     "lifelong",
-    "map_agreement",
+    "map_rank_correlation",
     "mege",
     "mege_distance",
+    "mege_reco_scores",
     "metric",
     "min_accuracy",
     "model_size_efficiency",
-    "pair_scores",
     "paired_difference",
     "pearson_correlation",
     "positive_backward_transfer",
@@ -124,17 +122,19 @@ __all__ = [
     "reco",
     "remembering",
     "retraining_scores",
+    "retraining_trend_test",
     "sample_storage_efficiency",
     "sampling_distribution",
-    "selected_players",
+    "sampling_instability",
+    "sampling_variance_ratio",
+    "score_criteria_correlation",
+    "score_first_places",
+    "score_weights",
     "shapc",
     "shapc_at_shares",
     "spearman_correlation",
     "stability_curve",
     "summarise_shapc",
-    "trend_test",
-    "variance_ratio",
-    "weight_vector",
     "windowed_forgetting",
     "windowed_plasticity",
     "worst_case_accuracy",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.metrics.missing import FloatArray, Missing, as_floats
 
 Curriculum = Sequence[int]
@@ -237,7 +237,7 @@ def intransigence(R: Any, reference: Any, curriculum: Curriculum | None = None) 
 
 def _check_variant(variant: str) -> None:
     if variant not in ("all", "gem"):
-        raise InputError(f"variant: unknown name {variant!r}, {suggest(str(variant), ['all', 'gem'])}")
+        raise InputError(f"variant: unknown name {variant!r}, {error_suggestion(str(variant), ['all', 'gem'])}")
 
 
 def min_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> float:

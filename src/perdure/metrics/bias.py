@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.metrics.missing import FloatArray, Missing, as_floats
 
 Side = Literal["top", "bottom"]
@@ -120,7 +120,7 @@ def attribution_biases(
     )
 
 
-def anchor_values(
+def bias_anchor_values(
     attributions: Any, shapley: Any, shares: Sequence[float] = SHARES, sides: Sequence[Side] = SIDES
 ) -> FloatArray:
     """Return the anchors beta_S = sum_S A_i / (|S| ||A||) of M_bias, ([methods,] examples, shares, sides).
@@ -137,7 +137,7 @@ def anchor_values(
     return anchors
 
 
-def selected_players(attributions: Any, share: float, side: Side = "top") -> NDArray[np.int64]:
+def bias_selected_players(attributions: Any, share: float, side: Side = "top") -> NDArray[np.int64]:
     """Return S of one map, (players,): the given share of its players, those with the highest (or lowest) attribution."""
     a = as_floats(attributions, "attributions", ndim=1)
     return np.argsort(-a if side == "top" else a, kind="stable")[: _count(share, len(a))]
@@ -155,7 +155,7 @@ def _check_shapes(attributions: Any, shapley: Any) -> tuple[FloatArray, FloatArr
 def _check_sides(sides: Sequence[Side]) -> None:
     for side in sides:
         if side not in SIDES:
-            raise InputError(f"side: unknown name {side!r}, {suggest(str(side), list(SIDES))}")
+            raise InputError(f"side: unknown name {side!r}, {error_suggestion(str(side), list(SIDES))}")
 
 
 def _check_finite(maps: FloatArray, name: str) -> None:

@@ -141,7 +141,7 @@ class MapAgreement:
     """Norm of the difference of the maps scaled to norm 1, in [0, 2]; 0 for the same map."""
 
 
-def map_agreement(first: Any, second: Any) -> MapAgreement:
+def map_rank_correlation(first: Any, second: Any) -> MapAgreement:
     """Return the agreement of two maps of each example, (examples, players) each; NaN where a map is zero everywhere."""
     a, b = as_floats(first, "first", ndim=2), as_floats(second, "second", ndim=2)
     if a.shape != b.shape:

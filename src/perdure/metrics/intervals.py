@@ -97,7 +97,7 @@ def _stderr(array: FloatArray) -> FloatArray:
     return spread
 
 
-def resampled_means(table: ExampleTable, seed: int = 0, resamples: int = RESAMPLES) -> dict[int, FloatArray]:
+def bootstrap_means(table: ExampleTable, seed: int = 0, resamples: int = RESAMPLES) -> dict[int, FloatArray]:
     """Return the mean of every resample for each task, (resamples, later steps); NaN where no usable example is drawn.
 
     The drawn examples depend only on the seed, the task and its number of examples, so tables of the same examples share
@@ -111,13 +111,13 @@ def resampled_means(table: ExampleTable, seed: int = 0, resamples: int = RESAMPL
         while done < resamples:
             size = min(max(1, BATCH_SIZE // count), resamples - done)
             weights = rng.multinomial(count, np.full(count, 1 / count), size=size)
-            drawn[done : done + size] = weighted_means(values, weights)
+            drawn[done : done + size] = bootstrap_weighted_means(values, weights)
             done += size
         means[tau] = drawn
     return means
 
 
-def weighted_means(values: FloatArray, weights: NDArray[Any]) -> FloatArray:
+def bootstrap_weighted_means(values: FloatArray, weights: NDArray[Any]) -> FloatArray:
     """Return weighted means over the examples, (resamples, steps), without NaN values.
 
     ``weights``, (resamples, examples), is how often each example is drawn.
@@ -129,7 +129,7 @@ def weighted_means(values: FloatArray, weights: NDArray[Any]) -> FloatArray:
     return means
 
 
-def mean_over_tasks(means: Mapping[int, FloatArray]) -> FloatArray:
+def bootstrap_mean_over_tasks(means: Mapping[int, FloatArray]) -> FloatArray:
     """Return the mean over later steps, then over tasks, of every resample, without NaN values."""
     rows = [_known_mean(task_means) for task_means in means.values() if task_means.shape[1]]
     return _known_mean(np.stack(rows, axis=1))
@@ -214,12 +214,14 @@ def _on_common_values(first: ExampleTable, second: ExampleTable, run: int) -> tu
 
 
 def _table_mean(table: ExampleTable) -> float:
-    means = mean_over_tasks({tau: weighted_means(rows, np.ones((1, len(rows)))) for tau, rows in table.items()})
+    means = bootstrap_mean_over_tasks(
+        {tau: bootstrap_weighted_means(rows, np.ones((1, len(rows)))) for tau, rows in table.items()}
+    )
     return float(means[0])
 
 
 def _resampled_difference(pair: tuple[ExampleTable, ExampleTable], seed: int) -> FloatArray:
-    first, second = (mean_over_tasks(resampled_means(table, seed)) for table in pair)
+    first, second = (bootstrap_mean_over_tasks(bootstrap_means(table, seed)) for table in pair)
     return first - second
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.metrics.missing import FloatArray, Missing
 
 Variant = Literal["precision", "rate"]
@@ -33,7 +33,7 @@ def mege(same: Any) -> float:
 
 def mege_distance(same: Any) -> float:
     """Return the mean distance in S=, the MeGe of the MeGe-ReCo report. At least 0, lower is better."""
-    distances = as_distances(same, "same")
+    distances = mege_reco_distances(same, "same")
     if not len(distances):
         return Missing(NO_SAME)
     if distances.min() < 0:
@@ -54,8 +54,10 @@ def reco(same: Any, different: Any, variant: Variant = "precision") -> float:
     Kolmogorov-Smirnov statistic. `Missing` if a set is empty; the precision variant also if all distances are equal.
     """
     if variant not in get_args(Variant):
-        raise InputError(f"variant: unknown name {variant!r}, {suggest(str(variant), list(get_args(Variant)))}")
-    precision, rate = _best_thresholds(as_distances(same, "same"), as_distances(different, "different"))
+        raise InputError(
+            f"variant: unknown name {variant!r}, {error_suggestion(str(variant), list(get_args(Variant)))}"
+        )
+    precision, rate = _best_thresholds(mege_reco_distances(same, "same"), mege_reco_distances(different, "different"))
     return precision[0] if variant == "precision" else rate[0]
 
 
@@ -73,9 +75,9 @@ class PairScores:
     different: int
 
 
-def pair_scores(same: Any, different: Any) -> PairScores:
+def mege_reco_scores(same: Any, different: Any) -> PairScores:
     """Return all scores of two sets of distances; a score that cannot be computed is `Missing`."""
-    near, far = as_distances(same, "same"), as_distances(different, "different")
+    near, far = mege_reco_distances(same, "same"), mege_reco_distances(different, "different")
     mean = mege_distance(near)
     precision, rate = _best_thresholds(near, far)
     return PairScores(
@@ -95,7 +97,7 @@ def _best_thresholds(near: FloatArray, far: FloatArray) -> tuple[tuple[float, fl
     if not len(near) or not len(far):
         missing = Missing(NO_DIFFERENT if len(near) else NO_SAME)
         return (missing, missing), (missing, missing)
-    thresholds, near_counts, far_counts = counts_up_to(near, far)
+    thresholds, near_counts, far_counts = reco_counts_up_to(near, far)
     precision, rate = reco_curves(near_counts, far_counts)
     best_rate = int(rate.argmax())
     by_rate = (float(rate[best_rate]), float(thresholds[best_rate]))
@@ -105,7 +107,7 @@ def _best_thresholds(near: FloatArray, far: FloatArray) -> tuple[tuple[float, fl
     return (float(precision[best_precision]), float(thresholds[best_precision])), by_rate
 
 
-def counts_up_to(near: FloatArray, far: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def reco_counts_up_to(near: FloatArray, far: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the distinct distances in ascending order and, for each set, the number of distances at or below each."""
     # Sorting each set first is fast: the stable sort then only merges two sorted sequences.
     together = np.concatenate([np.sort(near), np.sort(far)])
@@ -139,7 +141,7 @@ def _ratio(part: FloatArray, total: FloatArray, where: NDArray[np.bool_]) -> Flo
     return shares
 
 
-def as_distances(values: Any, name: str) -> FloatArray:
+def mege_reco_distances(values: Any, name: str) -> FloatArray:
     """Return distances as a 1-D float64 array of finite numbers; it may be empty."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()

@@ -12,7 +12,7 @@ from scipy import sparse, stats
 
 from perdure.base.errors import InputError
 from perdure.metrics.intervals import Interval, bootstrap_interval
-from perdure.metrics.mege_reco import PairScores, as_distances, counts_up_to, pair_scores, reco_curves
+from perdure.metrics.mege_reco import PairScores, mege_reco_distances, mege_reco_scores, reco_counts_up_to, reco_curves
 from perdure.metrics.missing import FloatArray, as_floats, reason
 
 RESAMPLES = 1000
@@ -59,8 +59,8 @@ def retraining_scores(
     exact, as in any permutation test. The bootstrap of a maximum is only approximate; for the precision variant, which is
     often attained at a single distance, it is a rough guide.
     """
-    near, far = as_distances(same, "same"), as_distances(different, "different")
-    plain = pair_scores(near, far)
+    near, far = mege_reco_distances(same, "same"), mege_reco_distances(different, "different")
+    plain = mege_reco_scores(near, far)
     example_index = _example_indices(near, far, same_examples, different_examples)
     rng = np.random.default_rng(seed)
     count = len(near) + len(far) if example_index is None else int(example_index.max(initial=-1)) + 1
@@ -121,7 +121,7 @@ class _Cells:
 
     @classmethod
     def of(cls, near: FloatArray, far: FloatArray, example_index: IntArray | None) -> _Cells:
-        thresholds = _thinned(counts_up_to(near, far)[0])
+        thresholds = _thinned(reco_counts_up_to(near, far)[0])
         together = np.concatenate([near, far])
         cell = np.searchsorted(thresholds, together)
         return cls(cell, np.arange(len(together)) < len(near), together, example_index, len(thresholds))
@@ -256,7 +256,7 @@ class Trend:
     reason: str | None = None
 
 
-def trend_test(values: Any, rises: bool = False) -> Trend:
+def retraining_trend_test(values: Any, rises: bool = False) -> Trend:
     """Return Page's test (1963) for scores that fall (or rise) over levels; ``values`` are (blocks, levels) in order.
 
     Scores are compared within a block (such as a fold) only. A block with a missing level is left out and counted. The test

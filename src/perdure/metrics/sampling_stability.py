@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.metrics.bias import SHARES, Side, anchor_values
+from perdure.metrics.bias import SHARES, Side, bias_anchor_values
 from perdure.metrics.missing import FloatArray, as_floats
 
 
-def instability(repeats: Any) -> FloatArray:
+def sampling_instability(repeats: Any) -> FloatArray:
     """Return the instability of quantities over repeated measurements for each example. At least 0, lower is better.
 
     ``repeats`` has shape (repeats, examples, quantities). Instability is the mean over u != v and over i of
@@ -75,10 +75,10 @@ def stability_curve(
             )
         estimates = m[:, : count * size].reshape(len(m), count, size, -1).mean(axis=2).swapaxes(0, 1)
         norm = np.sqrt(np.square(estimates).sum(axis=-1, keepdims=True))
-        values.append(instability(estimates / np.where(norm > 0, norm, 1.0)))
-        beta = np.stack([anchor_values(a, estimate, shares, (side,))[..., 0] for estimate in estimates])
+        values.append(sampling_instability(estimates / np.where(norm > 0, norm, 1.0)))
+        beta = np.stack([bias_anchor_values(a, estimate, shares, (side,))[..., 0] for estimate in estimates])
         # beta is (repeats, methods, examples, shares); for each share the methods are the quantities
-        anchors.append([instability(beta[..., index].swapaxes(1, 2)) for index in range(len(shares))])
+        anchors.append([sampling_instability(beta[..., index].swapaxes(1, 2)) for index in range(len(shares))])
         counts.append(count)
     return StabilityCurve(tuple(permutations), tuple(counts), np.array(values), np.array(anchors))
 
@@ -101,7 +101,7 @@ class VarianceRatio:
         return self.ratio / self.claimed
 
 
-def variance_ratio(marginals: Any, selected: Any) -> VarianceRatio:
+def sampling_variance_ratio(marginals: Any, selected: Any) -> VarianceRatio:
     """Return the variance of the Shapley values in a set S over that of their mean (attribution-bias paper, Prop. 1).
 
     ``marginals``: (permutations, players) of independent permutations. ``selected``: the players in S. The proposition

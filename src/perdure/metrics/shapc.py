@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.metrics.missing import FloatArray, Missing
 
 Pair = tuple[int, int]
@@ -206,12 +206,12 @@ def summarise_shapc(
             spread[tau, t] = np.mean([group.std() for group in groups])
     # The coefficient of variation is undefined for maps without any common region, whose mean is 0.
     lam = np.divide(spread, pi, out=np.full_like(pi, np.nan), where=pi > 0)
-    mean = mean_over_pairs(pi)
-    var = mean_over_pairs(lam) if variant == "paper" else _ratio(mean_over_pairs(spread), mean)
+    mean = shapc_mean_over_pairs(pi)
+    var = shapc_mean_over_pairs(lam) if variant == "paper" else _ratio(shapc_mean_over_pairs(spread), mean)
     return ShapcSummary(mean, var, pi, lam, used, degenerate)
 
 
-def mean_over_pairs(matrix: FloatArray) -> float:
+def shapc_mean_over_pairs(matrix: FloatArray) -> float:
     """Return the mean of a (tau, t) matrix over t, then over tau, without NaN; `Missing` if all of it is NaN."""
     rows = [row[~np.isnan(row)] for row in matrix]
     means = [row.mean() for row in rows if len(row)]
@@ -244,4 +244,4 @@ def _classes(labels: Mapping[int, Any] | None, tau: int, count: int) -> NDArray[
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InputError(f"{name}: unknown name {value!r}, {suggest(str(value), list(known))}")
+        raise InputError(f"{name}: unknown name {value!r}, {error_suggestion(str(value), list(known))}")

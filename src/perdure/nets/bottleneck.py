@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from perdure.nets.layers import Add, Network, convolution, init_for_relu, named_sequential
 from perdure.nets.registry import network
-from perdure.nets.resnet import projection, stages
+from perdure.nets.resnet import resnet_projection, stages
 
 
 class Bottleneck(nn.Module):
@@ -28,7 +28,7 @@ class Bottleneck(nn.Module):
             conv3=convolution(inner, outputs, 1),
             norm3=nn.BatchNorm2d(outputs),
         )
-        self.shortcut = projection(inputs, outputs, stride=stride)
+        self.shortcut = resnet_projection(inputs, outputs, stride=stride)
         self.add = Add()
         self.relu3 = nn.ReLU()
 

@@ -42,14 +42,14 @@ class Shortcut(Protocol):
         """Return a module that maps the block's input to the shape of its output."""
 
 
-def projection(inputs: int, outputs: int, *, stride: int) -> nn.Module:
+def resnet_projection(inputs: int, outputs: int, *, stride: int) -> nn.Module:
     """Return shortcut B: a 1 x 1 convolution if the shape changes, else the identity."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
     return named_sequential(conv=convolution(inputs, outputs, 1, stride=stride), norm=nn.BatchNorm2d(outputs))
 
 
-def zero_padding(inputs: int, outputs: int, *, stride: int) -> nn.Module:
+def resnet_zero_padding(inputs: int, outputs: int, *, stride: int) -> nn.Module:
     """Return shortcut A: every second pixel, and zeros for additional channels; no parameters.
 
     The pixels are selected by pooling over single pixels, so that the shortcut consists of modules that explainers
@@ -110,13 +110,13 @@ def resnet18(shape: tuple[int, ...], outputs: int, width: int) -> Network:
 
     Initialized by PyTorch's default, as in other continual-learning libraries.
     """
-    return basic_resnet(shape[0], outputs, [width, 2 * width, 4 * width, 8 * width], [2, 2, 2, 2], projection)
+    return basic_resnet(shape[0], outputs, [width, 2 * width, 4 * width, 8 * width], [2, 2, 2, 2], resnet_projection)
 
 
 def cifar_resnet(shape: tuple[int, ...], outputs: int, width: int, *, depth: int) -> Network:
     """Return a ResNet with three stages of (depth - 2) / 6 basic blocks and shortcut A (He et al. 2016, section 4.2)."""
     channels, counts = [width, 2 * width, 4 * width], [(depth - 2) // 6] * 3
-    return init_for_relu(basic_resnet(shape[0], outputs, channels, counts, zero_padding))
+    return init_for_relu(basic_resnet(shape[0], outputs, channels, counts, resnet_zero_padding))
 
 
 for _depth in (20, 32, 44, 56):

@@ -58,7 +58,7 @@ class Curves:
         return replace(self, points=points, values=values)
 
 
-def join_curves(parts: Iterable[Curves]) -> list[Curves]:
+def join_record_curves(parts: Iterable[Curves]) -> list[Curves]:
     """Merge curves with the same tasks and curriculum; runs of one algorithm are averaged over their measured cells."""
     groups: dict[tuple[tuple[str, ...], tuple[int, ...]], list[Curves]] = {}
     for part in parts:

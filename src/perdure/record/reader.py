@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.base.files import parse_index, parse_number, read_rows, read_versioned
+from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file, read_versioned_file
 from perdure.record.schema import (
     ACCURACY,
     ACCURACY_COLUMNS,
@@ -56,7 +56,9 @@ class Record:
         accuracies = _read_accuracies(path / ACCURACY, manifest)
         initial = accuracies[0] if not np.isnan(accuracies[0]).all() else None
         cost = _read_cost(path / COST, manifest.steps_done)
-        return cls(path, manifest, accuracies[1:], initial, cost, tuple(read_evaluations(path / EVALUATIONS, manifest)))
+        return cls(
+            path, manifest, accuracies[1:], initial, cost, tuple(read_record_evaluations(path / EVALUATIONS, manifest))
+        )
 
     @property
     def complete(self) -> bool:
@@ -128,7 +130,7 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
 
 def _read_manifest(path: Path) -> Manifest:
     file = path / MANIFEST
-    value = read_versioned(file, "record", SCHEMA)
+    value = read_versioned_file(file, "record", SCHEMA)
     try:
         return _parse_manifest(value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -163,9 +165,9 @@ def _read_accuracies(file: Path, manifest: Manifest) -> FloatArray:
     if manifest.steps_done == 0 and not file.exists():
         return table
     for number, (after_cell, _, task_cell, cell) in _numbered_rows(file, ACCURACY_COLUMNS):
-        after = parse_index(file, number, "after", after_cell, lowest=0)
+        after = parse_csv_index(file, number, "after", after_cell, lowest=0)
         task = _parse_task(file, number, task_cell, manifest)
-        value = parse_number(file, number, "accuracy", cell)
+        value = parse_csv_number(file, number, "accuracy", cell)
         if not 0 <= value <= 1:
             raise InputError(f"{file}, row {number}, column accuracy: expected a number between 0 and 1, got {cell}.")
         if after <= manifest.steps_done:
@@ -175,14 +177,14 @@ def _read_accuracies(file: Path, manifest: Manifest) -> FloatArray:
 
 def _numbered_rows(file: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
     """Return the rows of a CSV file, numbered from 2, after checking the header."""
-    header, *rows = read_rows(file)
+    header, *rows = read_csv_file(file)
     if tuple(header) != columns:
         raise InputError(f"{file}: expected the columns {','.join(columns)}, got {','.join(header)}.")
     return list(enumerate(rows, start=2))
 
 
 def _parse_task(file: Path, row: int, cell: str, manifest: Manifest) -> int:
-    task = parse_index(file, row, "task", cell)
+    task = parse_csv_index(file, row, "task", cell)
     if task > len(manifest.tasks):
         raise InputError(
             f"{file}, row {row}, column task: expected a task from 1 to {len(manifest.tasks)}, got {task}."
@@ -190,19 +192,19 @@ def _parse_task(file: Path, row: int, cell: str, manifest: Manifest) -> int:
     return task
 
 
-def read_evaluations(file: Path, manifest: Manifest) -> list[EvaluationRow]:
+def read_record_evaluations(file: Path, manifest: Manifest) -> list[EvaluationRow]:
     """Return the evaluations within steps. Rows of steps that are not committed are ignored."""
     if not file.exists():
         return []
     evaluations = []
     for number, row in _numbered_rows(file, EVALUATION_COLUMNS):
         during, trained, batches = (
-            parse_index(file, number, column, cell)
+            parse_csv_index(file, number, column, cell)
             for column, cell in zip(EVALUATION_COLUMNS[:3], row[:3], strict=True)
         )
         task = _parse_task(file, number, row[3], manifest)
         if during <= manifest.steps_done:
-            evaluations.append((during, trained, batches, task, parse_number(file, number, "accuracy", row[4])))
+            evaluations.append((during, trained, batches, task, parse_csv_number(file, number, "accuracy", row[4])))
     return evaluations
 
 
@@ -211,7 +213,7 @@ def _read_cost(file: Path, steps_done: int) -> Cost | None:
         return None
     columns = ("after", "trained", *Cost.columns())
     values = [
-        [parse_number(file, number, column, cell, empty=np.nan) for column, cell in zip(columns, row, strict=True)]
+        [parse_csv_number(file, number, column, cell, empty=np.nan) for column, cell in zip(columns, row, strict=True)]
         for number, row in _numbered_rows(file, columns)
     ]
     costs = [row[2:] for row in values if row[0] <= steps_done]
@@ -279,7 +281,7 @@ class Measurements:
     """All evaluations, if there is more than one per step."""
 
 
-def check_curriculum(curriculum: Sequence[int] | None, tasks: int) -> tuple[int, ...]:
+def check_record_curriculum(curriculum: Sequence[int] | None, tasks: int) -> tuple[int, ...]:
     """Return the curriculum as a tuple of tasks (0-based); None means each task once, in order."""
     if curriculum is None:
         return tuple(range(tasks))

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import InputError
-from perdure.base.files import read_rows, write_json, write_table
+from perdure.base.files import read_csv_file, write_csv_file, write_json
 from perdure.record import schema
-from perdure.record.reader import Cost, Record, check_curriculum, read_evaluations
+from perdure.record.reader import Cost, Record, check_record_curriculum, read_record_evaluations
 from perdure.record.schema import Checkpoint, Manifest
 from perdure.record.tensors import cpu_tensors, save_tensors
 
@@ -65,7 +65,7 @@ class Recorder:
         self._manifest = Manifest(
             learner=learner,
             tasks=names,
-            curriculum=check_curriculum(curriculum, len(names)),
+            curriculum=check_record_curriculum(curriculum, len(names)),
             trains_all=trains_all,
             decides_by=decides_by,
             benchmark=benchmark,
@@ -75,8 +75,8 @@ class Recorder:
             network=_plain(network, "network"),
             provenance=_plain(provenance, "provenance"),
             lifetime_bits=lifetime_bits,
-            software=schema.software_versions(),
-            hardware={**schema.hardware_facts(), **_plain(hardware, "hardware")},
+            software=schema.manifest_software(),
+            hardware={**schema.manifest_hardware(), **_plain(hardware, "hardware")},
         )
         self._accuracies: list[tuple[int, int | None, int, float]] = []
         self._costs: list[tuple[int | None, ...]] = []
@@ -101,7 +101,7 @@ class Recorder:
         if self.next_step > 0:
             raise InputError(f"{self.path}: before_training must be called before the first after_task.")
         self._accuracies = self._accuracy_rows(0, None, accuracy)
-        write_table(self.path / schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
+        write_csv_file(self.path / schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
 
     def after_task(
         self,
@@ -145,20 +145,20 @@ class Recorder:
         if network is not None:
             checkpoints[step] = self._save(schema.checkpoint_name(step), network)
         if decision:
-            decisions[step] = self._save(schema.decision_name(step), decision)
+            decisions[step] = self._save(schema.schema_decision_name(step), decision)
         self._accuracies = [row for row in self._accuracies if row[0] <= step] + rows
         self._costs = [
             *self._costs[:step],
             (step + 1, trained + 1, parameters, kept, teachers, memory_bits, operations, passes),
         ]
-        write_table(self.path / schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
+        write_csv_file(self.path / schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
         self._evaluations = [row for row in self._evaluations if row[0] <= step]
         for batches, values in evaluations:
             evaluated = self._accuracy_rows(step + 1, trained, values)
             self._evaluations += [(step + 1, trained + 1, batches, task, value) for _, _, task, value in evaluated]
         if self._evaluations:
-            write_table(self.path / schema.EVALUATIONS, schema.EVALUATION_COLUMNS, self._evaluations)
-        write_table(self.path / schema.COST, ("after", "trained", *Cost.columns()), self._costs)
+            write_csv_file(self.path / schema.EVALUATIONS, schema.EVALUATION_COLUMNS, self._evaluations)
+        write_csv_file(self.path / schema.COST, ("after", "trained", *Cost.columns()), self._costs)
         # The manifest is written last: it commits the step.
         manifest = dataclasses.replace(
             self._manifest, steps_done=step + 1, checkpoints=checkpoints, decisions=decisions
@@ -220,10 +220,10 @@ class Recorder:
             self._accuracies += self._accuracy_rows(0, None, record.initial.tolist())
         for step, row in enumerate(record.table):
             self._accuracies += self._accuracy_rows(step + 1, old.curriculum[step], row.tolist())
-        self._evaluations = read_evaluations(self.path / schema.EVALUATIONS, old)
+        self._evaluations = read_record_evaluations(self.path / schema.EVALUATIONS, old)
         if old.steps_done:
             # Read from the file, not from record.cost: floats cannot hold all integers above 2**53.
-            cells = read_rows(self.path / schema.COST)[1 : old.steps_done + 1]
+            cells = read_csv_file(self.path / schema.COST)[1 : old.steps_done + 1]
             self._costs = [tuple(int(cell) if cell else None for cell in row) for row in cells]
 
 

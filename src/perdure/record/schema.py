@@ -67,12 +67,12 @@ def checkpoint_name(step: int) -> str:
     return f"{CHECKPOINTS}/after-{step + 1:02d}.safetensors"
 
 
-def decision_name(step: int) -> str:
+def schema_decision_name(step: int) -> str:
     """Return the path, inside the record, of the additional tensors for decisions after a step (0-based)."""
     return f"{CHECKPOINTS}/after-{step + 1:02d}-decision.safetensors"
 
 
-def software_versions() -> dict[str, str]:
+def manifest_software() -> dict[str, str]:
     """Return the versions of the packages that affect results, without importing them."""
     versions = {"python": platform.python_version()}
     for name in ("perdure", "torch", "numpy"):
@@ -83,6 +83,6 @@ def software_versions() -> dict[str, str]:
     return versions
 
 
-def hardware_facts() -> dict[str, Any]:
+def manifest_hardware() -> dict[str, Any]:
     """Return architecture, operating system and cores of the machine; results can differ in the last bits between them."""
     return {"machine": platform.machine(), "system": platform.system(), "cores": os.cpu_count()}

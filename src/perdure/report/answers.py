@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perdure.audits import MEASURES, Audit, LatentProperties, LearnerAudit, ShapcResult
-from perdure.report.cards import Answer, Number, bar_positions, clipped, detail, margin, percent
+from perdure.report.cards import Answer, Number, card_bar_positions, card_clipped, card_margin, card_percent, detail
 from perdure.report.questions import CAUSES, PERFORMANCE, REASONS
 from perdure.report.trust.answers import answer_retraining, answer_trust
 
@@ -30,7 +30,7 @@ def _answer_performance(audit: Audit, entry: LearnerAudit) -> Answer:
     tasks = f"{trained} task{'s' if trained != 1 else ''}"
     when = f"Trained on all {tasks} at once" if entry.is_reference else f"After {tasks}"
     sentences = [
-        f"{when}, it classifies {percent(accuracy.mean)} of the test examples correctly.",
+        f"{when}, it classifies {card_percent(accuracy.mean)} of the test examples correctly.",
         *_forgetting(entry),
         *_cost(entry),
         *_reference(audit, entry),
@@ -40,7 +40,10 @@ def _answer_performance(audit: Audit, entry: LearnerAudit) -> Answer:
         PERFORMANCE,
         tuple(sentences),
         Number(
-            "average accuracy", percent(accuracy.mean), margin(accuracy, scale=100, digits=1), *bar_positions(accuracy)
+            "average accuracy",
+            card_percent(accuracy.mean),
+            card_margin(accuracy, scale=100, digits=1),
+            *card_bar_positions(accuracy),
         ),
         tuple(detail(MEASURES[name].label, entry.measures[name]) for name in details)
         + tuple(detail(f"CL_score {name}", value) for name, value in entry.scores.items() if value.mean == value.mean),
@@ -53,7 +56,7 @@ def _forgetting(entry: LearnerAudit) -> list[str]:
     forgetting = entry.measures["forgetting"]
     if math.isnan(forgetting.mean):
         return [f"Forgetting is not available: {forgetting.reason}."]
-    points, interval = f"{abs(100 * forgetting.mean):.1f} points", margin(forgetting, scale=100, digits=1)
+    points, interval = f"{abs(100 * forgetting.mean):.1f} points", card_margin(forgetting, scale=100, digits=1)
     if forgetting.mean < 0:
         return [f"Accuracy on earlier tasks is {points} above its previous best ({interval})."]
     sentence = f"Accuracy on earlier tasks is {points} below its best ({interval})"
@@ -74,7 +77,7 @@ def _reference(audit: Audit, entry: LearnerAudit) -> list[str]:
     references = [other for other in audit.learners if other.is_reference and other.benchmark == entry.benchmark]
     return [
         f"For comparison, {other.learner} (trained on all tasks at once) reaches "
-        f"{percent(other.measures['average_accuracy'].mean)}."
+        f"{card_percent(other.measures['average_accuracy'].mean)}."
         for other in references
     ]
 
@@ -101,8 +104,8 @@ def _answer_reasons(audit: Audit, entry: LearnerAudit) -> Answer:
         Number(
             "calibrated SHAPC",
             f"{calibrated.mean:.2f}",
-            margin(calibrated, digits=2, unit=unit),
-            *bar_positions(calibrated),
+            card_margin(calibrated, digits=2, unit=unit),
+            *card_bar_positions(calibrated),
         ),
         (detail("SHAPC-Mean", entry.measures["shapc_mean"]), detail("SHAPC-Var", entry.measures["shapc_var"])),
     )
@@ -164,7 +167,7 @@ def _property(fit: LatentProperties, name: str, index: int) -> Number:
     value = float(fit.estimates[name][index])
     low, high = (float(bound) for bound in fit.intervals[name][index])
     bounds = f"{low:.2f} to {'unbounded' if math.isinf(high) else f'{high:.2f}'}"
-    return Number(name, f"{value:.2f}", f"95 % interval {bounds}", *clipped(low, value, high))
+    return Number(name, f"{value:.2f}", f"95 % interval {bounds}", *card_clipped(low, value, high))
 
 
 def _is_known(entry: LearnerAudit, name: str) -> bool:

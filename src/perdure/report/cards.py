@@ -36,12 +36,12 @@ class Answer:
     command: str = ""
 
 
-def percent(value: float) -> str:
+def card_percent(value: float) -> str:
     """Return a fraction as a percentage with one decimal."""
     return f"{100 * value:.1f} %"
 
 
-def margin(value: Interval, *, scale: float = 1.0, digits: int = 3, unit: str = "run") -> str:
+def card_margin(value: Interval, *, scale: float = 1.0, digits: int = 3, unit: str = "run") -> str:
     """Return the interval and the number of runs (or of another ``unit``) as text."""
     count = f"{value.n} {unit}{'s' if value.n != 1 else ''}"
     if math.isnan(value.low):
@@ -52,15 +52,15 @@ def margin(value: Interval, *, scale: float = 1.0, digits: int = 3, unit: str = 
 
 def detail(name: str, value: Interval) -> Number:
     """Return a number with three decimals for the list of details."""
-    return Number(name, f"{value.mean:.3f}", margin(value), *bar_positions(value))
+    return Number(name, f"{value.mean:.3f}", card_margin(value), *card_bar_positions(value))
 
 
-def bar_positions(value: Interval) -> tuple[float, float, float]:
+def card_bar_positions(value: Interval) -> tuple[float, float, float]:
     """Return low end, mean and high end, clipped to [0, 1]."""
-    return clipped(value.low, value.mean, value.high)
+    return card_clipped(value.low, value.mean, value.high)
 
 
-def clipped(*values: float) -> tuple[float, float, float]:
+def card_clipped(*values: float) -> tuple[float, float, float]:
     """Return three values clipped to [0, 1]."""
     low, mean, high = (min(1.0, max(0.0, value)) for value in values)
     return low, mean, high

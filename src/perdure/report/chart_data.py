@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from perdure.audits import CRITERIA, MEASURES, WEIGHTS, Audit, LearnerAudit, ShapcResult
-from perdure.report.json_values import interval_values, number, numbers
+from perdure.report.chart_numbers import chart_interval, chart_number, numbers
 from perdure.report.trust.chart_data import trust_data
 
 NAMED_WEIGHTS = ("W1", "W2", "W3")
@@ -41,7 +41,7 @@ def _shapc(result: ShapcResult) -> dict[str, Any]:
         "tasks": list(result.tasks),
         "curriculum": [task + 1 for task in result.curriculum],
         "matrices": {name: [numbers(row) for row in result.matrices[name].tolist()] for name in MATRICES},
-        "outcomes": {name: [*interval_values(value), value.n] for name, value in result.outcomes.items()},
+        "outcomes": {name: [*chart_interval(value), value.n] for name, value in result.outcomes.items()},
         "values": {str(tau + 1): [numbers(row) for row in rows.tolist()] for tau, rows in result.table.items()},
     }
 
@@ -56,9 +56,9 @@ def _learner(entry: LearnerAudit, index: int) -> dict[str, Any]:
         "runs": list(entry.runs),
         "tasks": list(entry.tasks),
         "curriculum": [task + 1 for task in entry.curriculum],
-        "table": [[number(value) for value in row] for row in entry.table.tolist()],
-        "progress": {name: [interval_values(value) for value in steps] for name, steps in entry.progress.items()},
-        "measures": {name: interval_values(value) for name, value in entry.measures.items()},
+        "table": [[chart_number(value) for value in row] for row in entry.table.tolist()],
+        "progress": {name: [chart_interval(value) for value in steps] for name, steps in entry.progress.items()},
+        "measures": {name: chart_interval(value) for name, value in entry.measures.items()},
         "reasons": {name: value.reason for name, value in entry.measures.items() if math.isnan(value.mean)},
         "values": {name: numbers(values) for name, values in entry.run_values.items()},
     }

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING
 
 from perdure.audits import Audit
 from perdure.base.files import write_atomically
-from perdure.figures import accuracy_lines, accuracy_matrices, criteria_dots, criteria_lines, progress_lines, save
+from perdure.figures import (
+    accuracy_lines,
+    accuracy_matrices,
+    performance_criteria_dots,
+    performance_criteria_lines,
+    performance_progress_lines,
+    save,
+)
 from perdure.figures import shapc as shapc_figures
 from perdure.figures.bias import bias_bars
-from perdure.figures.clamp import performance_curves, property_bars, transfer_map
-from perdure.figures.retraining import checkpoint_dots, summary_lines
-from perdure.report.shapc_tables import differences_table, reasons_table
+from perdure.figures.clamp import clamp_performance_curves, clamp_property_bars, clamp_transfer_map
+from perdure.figures.retraining import checkpoint_dots, retraining_summary_lines
+from perdure.report.shapc_tables import shapc_differences_table, shapc_table
 from perdure.report.tables import (
     Table,
     accuracy_table,
@@ -25,7 +32,7 @@ from perdure.report.tables import (
     runs_table,
     transfer_table,
 )
-from perdure.report.trust.answers import default_distance
+from perdure.report.trust.answers import answer_distance
 from perdure.report.trust.tables import trust_tables
 
 if TYPE_CHECKING:
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 FORMATS = ("pdf", "svg")
 
 
-def tables(audit: Audit) -> tuple[Table, ...]:
+def exported_tables(audit: Audit) -> tuple[Table, ...]:
     """Return every table for which the audit has numbers."""
     available = [measures_table(audit), runs_table(audit), accuracy_table(audit), progress_table(audit)]
     if audit.correlation:
@@ -43,19 +50,19 @@ def tables(audit: Audit) -> tuple[Table, ...]:
         suffix = f"-{number}" if len(audit.clamp) > 1 else ""
         available += [properties_table(fit, f"properties{suffix}"), transfer_table(fit, f"transfer{suffix}")]
     if audit.shapc:
-        available.append(reasons_table(audit))
+        available.append(shapc_table(audit))
     if audit.differences:
-        available.append(differences_table(audit))
+        available.append(shapc_differences_table(audit))
     available += trust_tables(audit)
     if audit.provenance:
         available.append(provenance_table(audit))
     return tuple(available)
 
 
-def write_tables(audit: Audit, folder: Path) -> list[Path]:
+def export_tables(audit: Audit, folder: Path) -> list[Path]:
     """Write every table in all three formats and return the paths."""
     written = []
-    for table in tables(audit):
+    for table in exported_tables(audit):
         for extension, text in (("csv", table.csv()), ("tex", table.latex()), ("md", table.markdown())):
             path = folder / f"{table.name}.{extension}"
             write_atomically(path, text.encode())
@@ -63,7 +70,7 @@ def write_tables(audit: Audit, folder: Path) -> list[Path]:
     return written
 
 
-def figures(audit: Audit) -> dict[str, Figure]:
+def exported_figures(audit: Audit) -> dict[str, Figure]:
     """Return every figure for which the audit has numbers, by file name; each benchmark has separate figures."""
     by_name: dict[str, Figure] = {}
     benchmarks = list(dict.fromkeys(entry.benchmark for entry in audit.learners))
@@ -73,9 +80,9 @@ def figures(audit: Audit) -> dict[str, Figure]:
         by_name |= {
             f"accuracy{suffix}": accuracy_lines(part),
             f"accuracy-matrices{suffix}": accuracy_matrices(part),
-            f"progress{suffix}": progress_lines(part),
-            f"criteria{suffix}": criteria_dots(part),
-            f"criteria-parallel{suffix}": criteria_lines(part),
+            f"progress{suffix}": performance_progress_lines(part),
+            f"criteria{suffix}": performance_criteria_dots(part),
+            f"criteria-parallel{suffix}": performance_criteria_lines(part),
         }
         if any(result.benchmark == benchmark for result in audit.shapc):
             by_name |= {
@@ -90,9 +97,9 @@ def figures(audit: Audit) -> dict[str, Figure]:
         suffix = f"-{number}" if len(audit.clamp) > 1 else ""
         for block in range(len(fit.curves)):
             block_suffix = f"-{block + 1}" if len(fit.curves) > 1 else ""
-            by_name[f"clamp-curves{suffix}{block_suffix}"] = performance_curves(fit, block)
-        by_name[f"clamp-transfer{suffix}"] = transfer_map(fit)
-        by_name[f"clamp-properties{suffix}"] = property_bars(fit)
+            by_name[f"clamp-curves{suffix}{block_suffix}"] = clamp_performance_curves(fit, block)
+        by_name[f"clamp-transfer{suffix}"] = clamp_transfer_map(fit)
+        by_name[f"clamp-properties{suffix}"] = clamp_property_bars(fit)
     return by_name | _trust_figures(audit)
 
 
@@ -104,15 +111,19 @@ def _trust_figures(audit: Audit) -> dict[str, Figure]:
         if run.bias is not None:
             by_name[f"trust-bias{suffix}"] = bias_bars(run.bias)
         if run.retraining is not None and sum(level.top is None for level in run.retraining.levels) > 1:
-            by_name[f"trust-noise{suffix}"] = summary_lines(run.retraining, default_distance(run.retraining.distances))
+            by_name[f"trust-noise{suffix}"] = retraining_summary_lines(
+                run.retraining, answer_distance(run.retraining.distances)
+            )
         if run.checkpoints is not None:
-            distance = default_distance(tuple(next(iter(run.checkpoints.scores.values()))))
+            distance = answer_distance(tuple(next(iter(run.checkpoints.scores.values()))))
             by_name[f"trust-checkpoints{suffix}"] = checkpoint_dots(run.checkpoints, run.retraining, distance)
     return by_name
 
 
-def write_figures(audit: Audit, folder: Path) -> list[Path]:
+def export_figures(audit: Audit, folder: Path) -> list[Path]:
     """Write every figure as PDF and SVG and return the paths."""
     return [
-        save(figure, folder / f"{name}.{extension}") for name, figure in figures(audit).items() for extension in FORMATS
+        save(figure, folder / f"{name}.{extension}")
+        for name, figure in exported_figures(audit).items()
+        for extension in FORMATS
     ]

@@ -16,8 +16,8 @@ from perdure.base.files import write_atomically
 from perdure.report.answers import answers
 from perdure.report.chart_data import MATRICES, page_data
 from perdure.report.questions import CAUSES, PERFORMANCE, REASONS, RETRAINING, TRUST
-from perdure.report.shapc_tables import differences_table, reasons_table
-from perdure.report.tables import accuracy_table, format_cell, measures_table, provenance_table, runs_table
+from perdure.report.shapc_tables import shapc_differences_table, shapc_table
+from perdure.report.tables import accuracy_table, format_report_cell, measures_table, provenance_table, runs_table
 from perdure.report.trust.section import trust_context
 from perdure.report.viewer import viewer_data
 
@@ -58,7 +58,7 @@ def write_page(audit: Audit, path: Path, examples: Iterable[ExampleView] | None 
     environment = Environment(
         loader=PackageLoader("perdure.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["format_cell"] = format_cell
+    environment.filters["format_cell"] = format_report_cell
     environment.policies["json.dumps_function"] = json.dumps
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":"), "ensure_ascii": False}
     page = environment.get_template("page.html.j2").render(
@@ -98,7 +98,7 @@ def _context(audit: Audit, examples: tuple[ExampleView, ...]) -> dict[str, Any]:
         "choices": [(name, MEASURES[name].label) for name in available],
         "compared": [measures_table(audit), runs_table(audit), accuracy_table(audit)],
         "missing": missing,
-        "reasons": [reasons_table(audit), *([differences_table(audit)] if audit.differences else [])]
+        "reasons": [shapc_table(audit), *([shapc_differences_table(audit)] if audit.differences else [])]
         if audit.shapc
         else [],
         "seeds_choice": [(seed, seed) for seed in dict.fromkeys(str(result.seed) for result in audit.shapc)],

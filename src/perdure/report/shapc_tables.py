@@ -6,7 +6,7 @@ from perdure.audits import Audit, Interval
 from perdure.report.tables import Cell, Table
 
 
-def reasons_table(audit: Audit) -> Table:
+def shapc_table(audit: Audit) -> Table:
     """Return SHAPC of every run; intervals are over examples."""
     header = (
         "learner",
@@ -40,7 +40,7 @@ def reasons_table(audit: Audit) -> Table:
     return Table("reasons", "SHAPC of each run, intervals over examples", header, tuple(rows))
 
 
-def differences_table(audit: Audit) -> Table:
+def shapc_differences_table(audit: Audit) -> Table:
     """Return the differences of SHAPC-Mean between pairs of learners, on the same examples and seeds."""
     rows: list[tuple[Cell, ...]] = [
         (

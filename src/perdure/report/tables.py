@@ -87,14 +87,15 @@ class Table:
     def markdown(self) -> str:
         """Return a Markdown table."""
         body = [
-            [format_cell(cell, self.digits).translate(_MARKDOWN) for cell in row] for row in (self.header, *self.rows)
+            [format_report_cell(cell, self.digits).translate(_MARKDOWN) for cell in row]
+            for row in (self.header, *self.rows)
         ]
         rule = "|" + " --- |" * len(self.header)
         lines = ["| " + " | ".join(row) + " |" for row in body]
         return "\n".join([lines[0], rule, *lines[1:], ""])
 
 
-def format_cell(cell: Cell, digits: int = 3) -> str:
+def format_report_cell(cell: Cell, digits: int = 3) -> str:
     """Return a cell as text: rounded numbers, intervals in brackets, a dash for missing values."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return "–"
@@ -120,7 +121,7 @@ def _is_nan(value: object) -> bool:
 
 
 def _latex_row(cells: Sequence[Cell], digits: int) -> str:
-    return " & ".join(format_cell(cell, digits).translate(_LATEX).replace("–", "--") for cell in cells) + r" \\"
+    return " & ".join(format_report_cell(cell, digits).translate(_LATEX).replace("–", "--") for cell in cells) + r" \\"
 
 
 def _learner_columns(audit: Audit) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Cache:
     def entry(self, kind: str, key: Mapping[str, Any]) -> CacheEntry:
         """Return the entry of a kind for a key of JSON values, and create its folder."""
         plain = json.loads(json.dumps({"kind": kind, **key}, sort_keys=True))
-        entry = CacheEntry(self.folder / kind / digest(plain)[:DIGITS])
+        entry = CacheEntry(self.folder / kind / cache_digest(plain)[:DIGITS])
         file = entry.file(KEY)
         if not file.exists():
             write_json(file, plain)
@@ -70,7 +70,7 @@ def record_cache(record: Path) -> Cache:
     return Cache(record / FOLDER)
 
 
-def digest(*parts: Any) -> str:
+def cache_digest(*parts: Any) -> str:
     """Return the SHA-256 of arrays, tensors and JSON values."""
     total = hashlib.sha256()
     for part in parts:
@@ -80,7 +80,7 @@ def digest(*parts: Any) -> str:
 
 def weights_digest(model: nn.Module) -> str:
     """Return the digest of all parameters and buffers of a network."""
-    return digest(*(part for name, tensor in sorted(model.state_dict().items()) for part in (name, tensor)))
+    return cache_digest(*(part for name, tensor in sorted(model.state_dict().items()) for part in (name, tensor)))
 
 
 def _bytes(part: Any) -> bytes:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure.base.errors import InputError
+from perdure.explain.adapters.arrays import as_array
 from perdure.tasks import Benchmark
 
 Rows = NDArray[np.int64]
@@ -75,7 +76,7 @@ class BenchmarkData:
     def background(self, task: int, count: int, seed: int) -> Tensor:
         """Return training examples of the task, balanced over its classes."""
         train = self.benchmark.tasks[task].train
-        return self._normalized(train.x, np.sort(balanced_order(train.y, seed, task)[:count]))
+        return self._normalized(train.x, np.sort(balanced_data_order(train.y, seed, task)[:count]))
 
     def spaced_background(self, task: int, count: int) -> Tensor:
         """Return training examples at equal distances in the order of the training set."""
@@ -145,7 +146,7 @@ class UserData:
             array = self.backgrounds[task]
             rows = np.sort(np.random.default_rng([seed, task]).permutation(len(array))[:count])
             return torch.from_numpy(array[rows])
-        return self.inputs(task, np.sort(balanced_order(self.labels(task), seed, task)[:count]))
+        return self.inputs(task, np.sort(balanced_data_order(self.labels(task), seed, task)[:count]))
 
 
 def _checked_pair(pair: Any, task: int, name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -167,11 +168,6 @@ def _checked_pair(pair: Any, task: int, name: str) -> tuple[NDArray[np.float32],
     return x, y.astype(np.int64)
 
 
-def as_array(values: Any) -> NDArray[Any]:
-    """Return a tensor, an array or a list as an array."""
-    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
-
-
 def _backgrounds(background: Any, tasks: int) -> tuple[NDArray[np.float32], ...] | None:
     if background is None:
         return None
@@ -183,7 +179,7 @@ def _backgrounds(background: Any, tasks: int) -> tuple[NDArray[np.float32], ...]
     return arrays
 
 
-def balanced_order(labels: NDArray[np.int64], *seed: int) -> Rows:
+def balanced_data_order(labels: NDArray[np.int64], *seed: int) -> Rows:
     """Return all rows in a seeded random order in which every prefix is balanced over classes as far as possible."""
     rng = np.random.default_rng(seed)
     rows, ranks = [], []

@@ -146,7 +146,7 @@ def _check_sequence(run: LoadedRun) -> None:
     _check_data(run)
 
 
-def recorded_benchmark(record: Record, data_dir: Path | None = None) -> Benchmark:
+def recorded_run_benchmark(record: Record, data_dir: Path | None = None) -> Benchmark:
     """Load the benchmark that a record names and check its fingerprint."""
     provenance = record.manifest.provenance
     if "source" not in provenance:
@@ -171,14 +171,14 @@ def _from_record(
     record: Record, network: NetworkMaker | None, user_data: UserData | None, data_dir: Path | None, device: str
 ) -> LoadedRun:
     manifest = record.manifest
-    benchmark = recorded_benchmark(record, data_dir) if user_data is None or network is None else None
+    benchmark = recorded_run_benchmark(record, data_dir) if user_data is None or network is None else None
     data: RunData = user_data if user_data is not None else BenchmarkData(_known(benchmark), device)
 
     def load(step: int) -> nn.Module:
         if network is None:
-            return recorded_network(record, _known(benchmark), step).to(device)
+            return recorded_run_network(record, _known(benchmark), step).to(device)
         source = f"{record.path}: the checkpoint after step {step + 1}"
-        return load_weights(make_network(network), record.checkpoint(step), source).to(device)
+        return load_run_weights(make_run_network(network), record.checkpoint(step), source).to(device)
 
     def load_decision(step: int) -> nn.Module:
         rule = {name: value.to(device) for name, value in record.decision(step).items()}
@@ -220,9 +220,9 @@ def _from_checkpoints(path: Path, network: NetworkMaker, data: UserData, device:
         )
 
     def load(step: int) -> nn.Module:
-        return load_weights(make_network(network), read_weights(files[step]), f"{files[step]}: the checkpoint").to(
-            device
-        )
+        return load_run_weights(
+            make_run_network(network), read_run_weights(files[step]), f"{files[step]}: the checkpoint"
+        ).to(device)
 
     return LoadedRun(
         path=path,
@@ -260,7 +260,7 @@ def _check_data(run: LoadedRun) -> None:
             )
 
 
-def describe_score(target: str, score: str, decides_by: str) -> str:
+def describe_run_score(target: str, score: str, decides_by: str) -> str:
     """Describe which score of which class is explained, and whether the learner decides by it."""
     if decides_by == "logits":
         return f"the logit of {target}"
@@ -269,7 +269,7 @@ def describe_score(target: str, score: str, decides_by: str) -> str:
     return f"the network's logit of {target}; the learner decides by {decides_by}"
 
 
-def recorded_network(record: Record, benchmark: Benchmark, step: int) -> nn.Module:
+def recorded_run_network(record: Record, benchmark: Benchmark, step: int) -> nn.Module:
     """Build the network that a record names and load the checkpoint after a step."""
     name = record.manifest.network.get("name")
     if name is None or name not in nets.names():
@@ -282,10 +282,10 @@ def recorded_network(record: Record, benchmark: Benchmark, step: int) -> nn.Modu
         outputs=benchmark.outputs,
         width=record.manifest.network.get("width"),
     )
-    return load_weights(network, record.checkpoint(step), f"{record.path}: the checkpoint after step {step + 1}")
+    return load_run_weights(network, record.checkpoint(step), f"{record.path}: the checkpoint after step {step + 1}")
 
 
-def make_network(network: NetworkMaker) -> nn.Module:
+def make_run_network(network: NetworkMaker) -> nn.Module:
     """Call a user's function and check that it returns a module."""
     module: object = network()
     if not isinstance(module, nn.Module):
@@ -293,7 +293,7 @@ def make_network(network: NetworkMaker) -> nn.Module:
     return module
 
 
-def load_weights(network: nn.Module, state: Mapping[str, Tensor], source: str) -> nn.Module:
+def load_run_weights(network: nn.Module, state: Mapping[str, Tensor], source: str) -> nn.Module:
     """Load weights into a network and set evaluation mode; weights of other shapes or non-finite weights raise `InputError`."""
     for name, value in state.items():
         if value.is_floating_point() and not torch.isfinite(value).all():
@@ -306,7 +306,7 @@ def load_weights(network: nn.Module, state: Mapping[str, Tensor], source: str) -
     return network.eval()
 
 
-def read_weights(file: Path) -> dict[str, Tensor]:
+def read_run_weights(file: Path) -> dict[str, Tensor]:
     """Return the weights in a safetensors file, or in a torch file read with ``weights_only``: no code is executed."""
     if not file.is_file():
         raise InputError(f"{file}: no such file")
@@ -326,7 +326,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     return value
 
 
-def copy_head(network: nn.Module, source: nn.Module) -> None:
+def copy_run_head(network: nn.Module, source: nn.Module) -> None:
     """Copy the weights of the module named ``head`` from another network."""
     head, source_head = getattr(network, "head", None), getattr(source, "head", None)
     if not isinstance(head, nn.Module) or not isinstance(source_head, nn.Module):
@@ -334,7 +334,7 @@ def copy_head(network: nn.Module, source: nn.Module) -> None:
     head.load_state_dict(source_head.state_dict())
 
 
-def predictions(network: nn.Module, x: Tensor, candidates: list[int] | None) -> NDArray[np.int64]:
+def run_predictions(network: nn.Module, x: Tensor, candidates: list[int] | None) -> NDArray[np.int64]:
     """Return the class with the highest score among the candidates (None: all outputs) for each example."""
     with torch.inference_mode():
         scores = network(x)
@@ -344,7 +344,7 @@ def predictions(network: nn.Module, x: Tensor, candidates: list[int] | None) -> 
     return np.asarray(scores.argmax(dim=1).cpu().numpy(), dtype=np.int64)
 
 
-def device_of(network: nn.Module) -> torch.device:
+def run_network_device(network: nn.Module) -> torch.device:
     """Return the device of a network's parameters; the CPU if it has none."""
     first = next(network.parameters(), None)
     return torch.device("cpu") if first is None else first.device

@@ -11,7 +11,7 @@ from perdure import learners, nets
 from perdure.base.errors import InputError
 from perdure.record import Record
 from perdure.record.schema import MANIFEST, Manifest
-from perdure.runs.loaded_run import recorded_benchmark
+from perdure.runs.loaded_run import recorded_run_benchmark
 from perdure.tasks import Benchmark
 
 
@@ -44,7 +44,7 @@ class TrainingSetup:
             )
         names = {field.name for field in fields(learners.Training)} | {"tuning_trials"}
         return cls(
-            benchmark=recorded_benchmark(record, data_dir),
+            benchmark=recorded_run_benchmark(record, data_dir),
             learner=manifest.learner,
             network=name,
             width=manifest.network.get("width"),

@@ -10,7 +10,11 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from torch import nn
+
 from perdure.base.errors import InputError
+from perdure.runs.loaded_run import load_run_weights, read_run_weights
 
 
 class UserFunction:
@@ -63,7 +67,7 @@ def load_function(text: str) -> UserFunction:
     return UserFunction(path, name, function)
 
 
-def load_task_data(text: str) -> Sequence[Any]:
+def load_user_task_data(text: str) -> Sequence[Any]:
     """Call a user's function that returns (inputs, labels) for each task."""
     data = load_function(text)()
     if not isinstance(data, Sequence):
@@ -71,3 +75,20 @@ def load_task_data(text: str) -> Sequence[Any]:
             f"--data {text}: expected a list of (inputs, labels), one pair per task, got a {type(data).__name__}"
         )
     return data
+
+
+def build_user_network(
+    make: Any, data: Sequence[Any], outputs: int | None, weights: Path | None, name: str
+) -> nn.Module:
+    """Call a user's function (input shape, outputs) -> network and load its weights from a file, if there is one."""
+    shape = tuple(np.shape(data[0])[1:])
+    count = outputs or int(np.max(np.asarray(data[1]))) + 1
+    network = make(shape, count)
+    if not isinstance(network, nn.Module):
+        raise InputError(f"--network {name}: expected a torch.nn.Module, got a {type(network).__name__}")
+    if weights is None:
+        return network
+    source = "--outputs" if outputs else "the largest label + 1; pass --outputs if there are more"
+    return load_run_weights(
+        network, read_run_weights(weights), f"{weights}: the checkpoint, for a network of {count} outputs ({source}),"
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from perdure.base.errors import InputError
 from perdure.surrogate.diagnostics.intervals import parameter_draws
-from perdure.surrogate.forecast import check_order, usable_gain
+from perdure.surrogate.forecast import check_forecast_order, forecast_gain
 from perdure.surrogate.model import simulate_batch
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ UNTESTED_NOTE = "predicted by the model; no learner was trained in this order"
 
 def best_order(fit: Fit, tasks: Sequence[int], *, count: int = 200, seed: int = 0) -> BestOrder:
     """Return the order of ``tasks`` (0-based, repeats allowed) with the highest predicted final performance on them."""
-    initial = tuple(check_order(fit, tasks))
+    initial = tuple(check_forecast_order(fit, tasks))
     unseen = sorted(set(initial) - set(fit.problem.trained))
     if unseen:
         raise InputError(
@@ -83,7 +83,7 @@ def best_order(fit: Fit, tasks: Sequence[int], *, count: int = 200, seed: int = 
 
 def _final_performance(fit: Fit, points: Array, order: Sequence[int], scored: Sequence[int]) -> Array:
     """Return the final performance averaged over tasks and algorithms, one number per point."""
-    curves = simulate_batch(order, usable_gain(fit, points), *fit.coordinates.split(points)[1:])
+    curves = simulate_batch(order, forecast_gain(fit, points), *fit.coordinates.split(points)[1:])
     return np.asarray(curves[:, :, sorted(set(scored)), -1].mean(axis=(1, 2)))
 
 

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.base.errors import InputError, suggest
-from perdure.surrogate.diagnostics.held_out import choose_strength, held_out
+from perdure.base.errors import InputError, error_suggestion
+from perdure.surrogate.diagnostics.held_out import held_out, held_out_strength
 from perdure.surrogate.diagnostics.identifiability import information
-from perdure.surrogate.diagnostics.intervals import direct_properties, fisher_errors, intervals_around, property_arrays
+from perdure.surrogate.diagnostics.intervals import (
+    fisher_interval_errors,
+    interval_direct_properties,
+    interval_property_arrays,
+    intervals_around,
+)
 from perdure.surrogate.diagnostics.summary import fit_warnings
-from perdure.surrogate.estimation.adam import paper_points, projected_adam, random_parameters
+from perdure.surrogate.estimation.adam import adam_paper_points, adam_random_parameters, projected_adam
 from perdure.surrogate.estimation.coordinates import Coordinates
 from perdure.surrogate.estimation.prior import weak_prior
 from perdure.surrogate.estimation.solver import solve
@@ -58,14 +63,14 @@ def fit(
     ``.paper`` holds one set in the paper's form.
     """
     if estimator not in ESTIMATORS:
-        raise InputError(f"estimator: unknown name {estimator!r}, {suggest(estimator, list(ESTIMATORS))}")
+        raise InputError(f"estimator: unknown name {estimator!r}, {error_suggestion(estimator, list(ESTIMATORS))}")
     if starts < 1:
         raise InputError(f"starts: expected at least 1, got {starts}")
     problem = make_problem(curves, curriculum, algorithms, tasks)
     coordinates = Coordinates(problem)
     prior = weak_prior(coordinates)
     rng = np.random.default_rng(seed)
-    strength = choose_strength(problem, np.random.default_rng([seed, 1])) if estimator == "map" else 0.0
+    strength = held_out_strength(problem, np.random.default_rng([seed, 1])) if estimator == "map" else 0.0
     paper = None
     if estimator == "adam":
         point, paper, objectives, converged = _fit_adam(problem, coordinates, starts, rng)
@@ -73,8 +78,8 @@ def fit(
         point, objectives, converged = _fit_least_squares(coordinates, prior, strength, starts, rng)
     details = information(coordinates, point, prior.pull(point, strength))
     forecasts = tuple(held_out(problem, estimator=estimator, seed=seed)) if forecast else ()
-    properties = {name: values[0] for name, values in property_arrays(coordinates, point[None]).items()}
-    errors = fisher_errors(coordinates, point, details)
+    properties = {name: values[0] for name, values in interval_property_arrays(coordinates, point[None]).items()}
+    errors = fisher_interval_errors(coordinates, point, details)
     half_widths = {name: details.multiplier * values for name, values in errors.items()}
     half_widths = {
         name: np.where(np.isnan(values) & np.isfinite(properties[name]), np.inf, values)
@@ -113,10 +118,10 @@ def _fit_adam(
     problem: Problem, coordinates: Coordinates, starts: int, rng: np.random.Generator
 ) -> tuple[Array, PaperForm, Array, bool]:
     """Return the result of the authors' Adam in gauge-fixed coordinates; after 1000 steps it need not have converged."""
-    ends, losses = projected_adam(problem, random_parameters(problem, starts, rng))
+    ends, losses = projected_adam(problem, adam_random_parameters(problem, starts, rng))
     best = int(losses.argmin())
     end = ends.member(best)
-    point = paper_points(coordinates, end)
+    point = adam_paper_points(coordinates, end)
     paper = PaperForm(*(array[0] for array in end.arrays()))
     return point[0], paper, losses, False
 
@@ -174,8 +179,8 @@ def _diagnose(
 def _supported(coordinates: Coordinates, point: Array, details: Information) -> dict[str, NDArray[np.bool_]]:
     """Return whether the data alone determine each property to within half its scale; see `Diagnostics`."""
     widths = details.data_errors * details.multiplier
-    half_widths = direct_properties(coordinates, np.where(np.isnan(widths), np.inf, widths)[None])
-    estimates = property_arrays(coordinates, point[None])
+    half_widths = interval_direct_properties(coordinates, np.where(np.isnan(widths), np.inf, widths)[None])
+    estimates = interval_property_arrays(coordinates, point[None])
     diagonal = np.abs(np.diagonal(estimates["gain"][0]))
     with np.errstate(invalid="ignore"):
         gain = half_widths["gain"][0] <= diagonal / 2

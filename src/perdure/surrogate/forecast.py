@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.surrogate.diagnostics.held_out import complete_gain
+from perdure.surrogate.diagnostics.held_out import held_out_gain
 from perdure.surrogate.diagnostics.intervals import parameter_draws
 from perdure.surrogate.estimation.prior import weak_prior
 from perdure.surrogate.model import simulate_batch
-from perdure.surrogate.result import jsonable
+from perdure.surrogate.result import fit_result_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Prediction:
             "algorithms": list(self.algorithms),
             "tasks": list(self.tasks),
             **{
-                name: jsonable(getattr(self, name))
+                name: fit_result_to_json(getattr(self, name))
                 for name in ("curves", "low", "high", "measured_low", "measured_high")
             },
             "guessed_tasks": [task + 1 for task in self.guessed],
@@ -61,9 +61,9 @@ def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int 
     curve comes from ``count`` draws of the parameters; that of a measured value adds the estimated noise.
     """
     problem, coordinates = fit.problem, fit.coordinates
-    order = check_order(fit, curriculum)
+    order = check_forecast_order(fit, curriculum)
     points = np.concatenate([fit.point[None], parameter_draws(fit, count, np.random.default_rng(seed))])
-    curves = simulate_batch(order, usable_gain(fit, points), *coordinates.split(points)[1:])
+    curves = simulate_batch(order, forecast_gain(fit, points), *coordinates.split(points)[1:])
     if not np.isfinite(fit.information.noise):
         # The noise is unknown; bounds without width would suggest certainty.
         low = high = measured_low = measured_high = np.full_like(curves[0], np.nan)
@@ -84,7 +84,7 @@ def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int 
     )
 
 
-def check_order(fit: Fit, curriculum: Sequence[int]) -> list[int]:
+def check_forecast_order(fit: Fit, curriculum: Sequence[int]) -> list[int]:
     """Return the curriculum as a list of existing tasks."""
     tasks = len(fit.problem.tasks)
     if not len(curriculum):
@@ -98,9 +98,9 @@ def check_order(fit: Fit, curriculum: Sequence[int]) -> list[int]:
     return [int(task) for task in curriculum]
 
 
-def usable_gain(fit: Fit, points: Array) -> Array:
+def forecast_gain(fit: Fit, points: Array) -> Array:
     """Return B for simulation; rows of tasks never trained are the center of the prior, or NaN without a prior."""
     coordinates = fit.coordinates
     if fit.estimator == "map":
-        return complete_gain(coordinates, points, weak_prior(coordinates))
+        return held_out_gain(coordinates, points, weak_prior(coordinates))
     return coordinates.full_gain(points)

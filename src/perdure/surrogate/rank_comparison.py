@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from perdure.base.errors import InputError, suggest
-from perdure.surrogate.diagnostics.intervals import parameter_draws, property_arrays
-from perdure.surrogate.result import PROPERTIES, jsonable
+from perdure.base.errors import InputError, error_suggestion
+from perdure.surrogate.diagnostics.intervals import interval_property_arrays, parameter_draws
+from perdure.surrogate.result import PROPERTIES, fit_result_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class RankComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON form."""
-        plain = {key: jsonable(value) for key, value in vars(self).items()}
+        plain = {key: fit_result_to_json(value) for key, value in vars(self).items()}
         return {**plain, "warning": WARNING}
 
 
@@ -60,7 +60,7 @@ def compare_ranks(
 ) -> RankComparison:
     """Return the ranks of the algorithms common to all fits by one property (as in Table 8 of the paper for efficiency)."""
     if name not in PROPERTIES:
-        raise InputError(f"property: unknown name {name!r}, {suggest(name, list(PROPERTIES))}")
+        raise InputError(f"property: unknown name {name!r}, {error_suggestion(name, list(PROPERTIES))}")
     if len(fits) < 2:
         raise InputError(f"comparison: expected at least two data sets, got {len(fits)}")
     first = next(iter(fits.values()))
@@ -76,7 +76,7 @@ def compare_ranks(
     for fit in fits.values():
         indices = [fit.problem.algorithms.index(algorithm) for algorithm in shared]
         values.append(getattr(fit, name)[indices])
-        sampled.append(property_arrays(fit.coordinates, parameter_draws(fit, count, rng))[name][:, indices])
+        sampled.append(interval_property_arrays(fit.coordinates, parameter_draws(fit, count, rng))[name][:, indices])
     table = np.stack(values)
     ranks = _ranks(table)
     sampled_ranks = np.stack([_ranks(array) for array in sampled], axis=1)

@@ -159,23 +159,23 @@ class Fit:
             "algorithms": list(self.problem.algorithms),
             "tasks": list(self.problem.tasks),
             "curricula": [[task + 1 for task in block.curriculum] for block in self.problem.blocks],
-            "loss": jsonable(self.loss),
-            "noise": jsonable(self.information.noise),
+            "loss": fit_result_to_json(self.loss),
+            "noise": fit_result_to_json(self.information.noise),
             "prior_strength": self.strength,
             "interval_kind": self.interval_kind,
             "properties": {
                 name: {
-                    "estimate": jsonable(getattr(self, name)),
-                    "standard_error": jsonable(self.errors[name]),
-                    "interval": jsonable(self.intervals[name]),
+                    "estimate": fit_result_to_json(getattr(self, name)),
+                    "standard_error": fit_result_to_json(self.errors[name]),
+                    "interval": fit_result_to_json(self.intervals[name]),
                     "supported": self.diagnostics.supported[name].tolist(),
                 }
                 for name in (*PROPERTIES, *TASK_PROPERTIES)
             },
             "paper_form": {
-                name: jsonable(getattr(self.paper, name)) for name in (*PROPERTIES, "transfer", "difficulty")
+                name: fit_result_to_json(getattr(self.paper, name)) for name in (*PROPERTIES, "transfer", "difficulty")
             },
-            "curves": [jsonable(array) for array in curves],
+            "curves": [fit_result_to_json(array) for array in curves],
             "diagnostics": {
                 "cells": checks.cells,
                 "parameters": checks.parameters,
@@ -185,7 +185,7 @@ class Fit:
                     "dead_rows": checks.nullity.dead_rows,
                     "weak_data": checks.nullity.weak_data,
                 },
-                "condition": jsonable(checks.condition),
+                "condition": fit_result_to_json(checks.condition),
                 "saturated_cells": checks.saturated,
                 "bounds_hit": list(checks.bounds_hit),
                 "starts": checks.starts,
@@ -197,21 +197,21 @@ class Fit:
                 {
                     "steps": row.steps,
                     "cells": row.cells,
-                    "model": jsonable(row.model),
-                    "last_value": jsonable(row.last_value),
-                    "same_phase": jsonable(row.same_phase),
+                    "model": fit_result_to_json(row.model),
+                    "last_value": fit_result_to_json(row.last_value),
+                    "same_phase": fit_result_to_json(row.same_phase),
                 }
                 for row in self.held_out
             ],
         }
 
 
-def jsonable(value: Any) -> Any:
+def fit_result_to_json(value: Any) -> Any:
     """Return arrays as lists, and NaN and infinity, which JSON does not have, as None."""
     if isinstance(value, np.ndarray):
-        return jsonable(value.tolist())
+        return fit_result_to_json(value.tolist())
     if isinstance(value, list):
-        return [jsonable(item) for item in value]
+        return [fit_result_to_json(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def scale(
     """
     values = np.array(curves, dtype=np.float64)
     if method not in METHODS:
-        raise InputError(f"scale: unknown name {method!r}, {suggest(method, list(METHODS))}")
+        raise InputError(f"scale: unknown name {method!r}, {error_suggestion(method, list(METHODS))}")
     if values.ndim != 3:
         raise InputError(f"curves: expected shape (algorithms, tasks, points), got {values.shape}")
     if references is not None and method != "new2022":

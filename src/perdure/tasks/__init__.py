@@ -5,7 +5,7 @@
 """
 
 from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task
-from perdure.tasks.benchmarks.tiny_imagenet import read_boxes
+from perdure.tasks.benchmarks.tiny_imagenet import read_tiny_imagenet_boxes
 from perdure.tasks.loading import load
 from perdure.tasks.registry import Description, describe, names, register_benchmark, summaries
 
@@ -18,7 +18,7 @@ __all__ = [
     "describe",
     "load",
     "names",
-    "read_boxes",
+    "read_tiny_imagenet_boxes",
     "register_benchmark",
     "summaries",
 ]

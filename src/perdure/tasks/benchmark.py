@@ -183,7 +183,7 @@ class Source:
                 )
 
 
-def in_memory(x: Inputs, y: NDArray[np.int64], group: NDArray[np.int64] | None = None) -> Split:
+def examples_in_memory(x: Inputs, y: NDArray[np.int64], group: NDArray[np.int64] | None = None) -> Split:
     """Return a split whose inputs are in memory."""
     return Split(y=y.astype(np.int64), take=partial(_rows, x), group=group)
 
@@ -192,7 +192,7 @@ def _rows(x: Inputs, rows: NDArray[np.int64]) -> Inputs:
     return cast("Inputs", np.take(x, rows, axis=0))
 
 
-def stratified_rows(
+def stratified_source_rows(
     y: NDArray[np.int64], share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split row indices in two: the second part gets ``share`` of the rows of each class, at least one.
@@ -206,7 +206,7 @@ def stratified_rows(
     return np.flatnonzero(~in_second), np.flatnonzero(in_second)
 
 
-def moments(x: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def source_moments(x: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation: of pixels / 255 per channel for images, per feature for tables.
 
     The standard deviation of a constant channel or feature is set to 1, so that it normalizes to 0.

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from perdure.base.errors import InputError, suggest
-from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Source, Split, Task, moments, stratified_rows
+from perdure.base.errors import InputError, error_suggestion
+from perdure.tasks.benchmark import (
+    Benchmark,
+    Examples,
+    Scenario,
+    Source,
+    Split,
+    Task,
+    source_moments,
+    stratified_source_rows,
+)
 from perdure.tasks.transforms import ArrayCache, Permutation, Rotation, Transform, TransformedExamples
 
 if TYPE_CHECKING:
@@ -35,7 +44,7 @@ class Plan:
     def __post_init__(self) -> None:
         known = ["class", "task", "domain"]
         if self.scenario not in known:
-            raise InputError(f"scenario: unknown name {self.scenario!r}, {suggest(str(self.scenario), known)}")
+            raise InputError(f"scenario: unknown name {self.scenario!r}, {error_suggestion(str(self.scenario), known)}")
         if self.tasks < 1:
             raise InputError(f"tasks={self.tasks}: expected at least one task.")
         if not 0 <= self.validation < 1:
@@ -92,7 +101,7 @@ class Plan:
             class_training, class_validation = rows, rows[:0]
             if self.validation > 0:
                 rng = np.random.default_rng([self.seed, _VALIDATION, int(label), salt])
-                first, second = stratified_rows(split.y[rows], self.validation, rng)
+                first, second = stratified_source_rows(split.y[rows], self.validation, rng)
                 class_training, class_validation = rows[first], rows[second]
             if not len(class_training):
                 raise InputError(
@@ -171,7 +180,7 @@ def _equal_share(count: int, kind: str, plan: Plan) -> int:
     return count // plan.tasks
 
 
-def permuted(source: Source, plan: Plan) -> Benchmark:
+def permuted_sequence(source: Source, plan: Plan) -> Benchmark:
     """Make each task from the full data set with another permutation of the pixels; the first task is the original."""
     pixels = int(np.prod(source.test.take(np.arange(1)).shape[2:]))
     orders = [np.arange(pixels)]
@@ -185,7 +194,7 @@ def permuted(source: Source, plan: Plan) -> Benchmark:
     return _transformed(source, plan, transforms)
 
 
-def rotated(source: Source, plan: Plan) -> Benchmark:
+def rotated_sequence(source: Source, plan: Plan) -> Benchmark:
     """Make each task from the full data set rotated by another angle: equal steps from 0 to below 180 degrees."""
     angles = [180 * number / plan.tasks for number in range(plan.tasks)]
     return _transformed(source, plan, [(f"{angle:g} degrees", Rotation(angle)) for angle in angles])
@@ -247,7 +256,7 @@ def _benchmark(
     if source.mean is not None and source.std is not None:
         mean, std = source.mean, source.std
     else:
-        mean, std = moments(np.concatenate([part.train.x for part in parts]))
+        mean, std = source_moments(np.concatenate([part.train.x for part in parts]))
     provenance: dict[str, Any] = {
         "source": plan.name,
         "scenario": plan.scenario,

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure import explain
-from perdure.audits.bias.results import BiasResult, ExplainerBias, explainer_bias, verdict_of
-from perdure.audits.controls import CONTROLS, requested_methods
+from perdure.audits.bias.results import BiasResult, ExplainerBias, bias_result_verdict, explainer_bias_result
+from perdure.audits.controls import CONTROLS, methods_without_controls
 from perdure.base.errors import InputError
 from perdure.explain import Players, ShapleyTable
-from perdure.explain.adapters.arrays import outputs_of, resolve_targets, rows_per_batch
-from perdure.explain.adapters.models import preserved
+from perdure.explain.adapters.arrays import array_batch_size, targets_as_array
+from perdure.explain.adapters.models import outputs_of, preserved_model
 from perdure.explain.shapley.players import players_of
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
@@ -82,7 +82,7 @@ def measure_bias(
     the reason. ``shapley_table`` computes the Shapley values; `CachedShapley` stores those of each example.
     """
     chosen = settings or BiasSettings()
-    methods = (*requested_methods(chosen.methods), *CONTROLS)
+    methods = (*methods_without_controls(chosen.methods), *CONTROLS)
     report = progress or (lambda *_: None)
     inputs = (x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))).detach()
     units, predicted = _explained_units(network, inputs, target, chosen.batch_size)
@@ -114,7 +114,7 @@ def measure_bias(
                 # With another start than masked inputs have, integrated gradients attribute a different change of the output.
                 start = "mean" if chosen.baseline is None and name == "integrated_gradients" else chosen.baseline
                 map_settings = replace(chosen, baseline=start)
-                maps[name] = player_maps(
+                maps[name] = bias_player_maps(
                     network, inputs, units, name, players, background=background, settings=map_settings
                 )
         except InputError as error:
@@ -143,7 +143,7 @@ def measure_bias(
             "predicted": float((predicted == units).mean()),
             "seed": chosen.seed,
         },
-        verdict=verdict_of(explainers),
+        verdict=bias_result_verdict(explainers),
     )
 
 
@@ -157,7 +157,7 @@ def _players(kind: Players | str | None, example: Tensor) -> Players:
     return players_of(kind, example)
 
 
-def player_maps(
+def bias_player_maps(
     network: nn.Module,
     x: Tensor,
     target: Any,
@@ -202,7 +202,9 @@ def _biases(maps: dict[str, FloatArray], reference: ShapleyTable, seed: int) -> 
         np.stack(list(maps.values())), reference.values, stderr=reference.stderr, parts=reference.parts
     )
     players = reference.values.shape[1]
-    return [explainer_bias(name, bias.of_method(index), seed, players=players) for index, name in enumerate(maps)]
+    return [
+        explainer_bias_result(name, bias.of_method(index), seed, players=players) for index, name in enumerate(maps)
+    ]
 
 
 def _bias_at_layer(
@@ -215,22 +217,22 @@ def _bias_at_layer(
 ) -> ExplainerBias:
     """Compare Grad-CAM with the Shapley values of its layer's positions."""
     reference = shapley_table(network, x, units, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
-    maps = explain.layer_maps(network, x, units, reference.layer)
+    maps = explain.shapley_table_layer_maps(network, x, units, reference.layer)
     bias = attribution_biases(maps, reference.values, stderr=reference.stderr, parts=reference.parts)
-    return explainer_bias("gradcam", bias, sampling["seed"], reference.layer, reference.values.shape[1])
+    return explainer_bias_result("gradcam", bias, sampling["seed"], reference.layer, reference.values.shape[1])
 
 
 def _explained_units(
     network: nn.Module, x: Tensor, target: Any, batch_size: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the explained output of each example, and the output with the highest score."""
-    with preserved(network), torch.no_grad():
+    with preserved_model(network), torch.no_grad():
         network.eval()
         device = next(network.parameters(), x).device
         try:
-            scores = outputs_of(network, x.to(device), rows_per_batch(batch_size, x.shape[1:]))
+            scores = outputs_of(network, x.to(device), array_batch_size(batch_size, x.shape[1:]))
         except (RuntimeError, TypeError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"the network does not accept inputs of shape {tuple(x.shape[1:])} ({reason})") from error
-    units = resolve_targets(target, scores).cpu().numpy().astype(np.int64)
+    units = targets_as_array(target, scores).cpu().numpy().astype(np.int64)
     return units, scores.argmax(dim=1).cpu().numpy().astype(np.int64)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from perdure.audits.bias.results import BiasResult
-from perdure.base.errors import InputError, suggest
-from perdure.base.files import parse_number, read_rows
+from perdure.base.errors import InputError, error_suggestion
+from perdure.base.files import parse_csv_number, read_csv_file
 from perdure.metrics import (
     Interval,
     KendallCorrelation,
@@ -78,7 +78,7 @@ class HumanAgreement:
 def read_ratings(path: str | Path) -> Ratings:
     """Read a CSV file of ratings: columns explainer, rater and rating (any scale), and image if several were rated."""
     file = Path(path)
-    rows = read_rows(file)
+    rows = read_csv_file(file)
     header = [cell.lower() for cell in rows[0]]
     for column in COLUMNS:
         if column not in header:
@@ -95,7 +95,7 @@ def read_ratings(path: str | Path) -> Ratings:
         if key in seen:
             which = f" of image {image}" if image else ""
             raise InputError(f"{file}: row {number}: rater {key[1]!r} rates {key[0]!r}{which} twice")
-        value = parse_number(file, number, "rating", row[columns["rating"]])
+        value = parse_csv_number(file, number, "rating", row[columns["rating"]])
         if not math.isfinite(value):
             raise InputError(f"{file}: row {number}, column 'rating': expected a finite number, got {value}")
         seen[key] = value
@@ -117,7 +117,9 @@ def compare_with_ratings(bias: BiasResult, ratings: Ratings) -> HumanAgreement:
     measured = {entry.method: entry for entry in bias.explainers}
     for name in ratings.by_rater:
         if name not in measured:
-            raise InputError(f"ratings: explainer {name!r} has no measured bias, {suggest(name, list(measured))}")
+            raise InputError(
+                f"ratings: explainer {name!r} has no measured bias, {error_suggestion(name, list(measured))}"
+            )
     names = tuple(name for name in ratings.by_rater if measured[name].layer is None)
     if len(names) < MIN_EXPLAINERS:
         raise InputError(

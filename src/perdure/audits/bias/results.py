@@ -158,7 +158,9 @@ class BiasResult:
         return cls.from_json(read_json(Path(file)))
 
 
-def explainer_bias(method: str, bias: Bias, seed: int, layer: str | None = None, players: int = 0) -> ExplainerBias:
+def explainer_bias_result(
+    method: str, bias: Bias, seed: int, layer: str | None = None, players: int = 0
+) -> ExplainerBias:
     """Return one explainer's bias with intervals over the examples that are not degenerate."""
     known = bias.per_example[~np.isnan(bias.per_example[:, 0, 0])]
     missing = Missing("all maps or all Shapley values are zero")
@@ -185,7 +187,7 @@ def explainer_bias(method: str, bias: Bias, seed: int, layer: str | None = None,
     )
 
 
-def verdict_of(explainers: Sequence[ExplainerBias]) -> Verdict | None:
+def bias_result_verdict(explainers: Sequence[ExplainerBias]) -> Verdict | None:
     """Return the explainer with the lowest mean bias and its lead over the others; None if none can be ranked.
 
     Differences are paired by example. The explainer with the lowest mean is compared with every other one and with the

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from perdure import explain
 from perdure.explain import Players, ShapleyTable
-from perdure.runs.cache import Cache, digest, weights_digest
+from perdure.runs.cache import Cache, cache_digest, weights_digest
 
 KIND = "shapley"
 
@@ -47,7 +47,7 @@ class CachedShapley:
         tables = []
         for index in range(len(x)):
             unit = target if isinstance(target, str | int) else target[index : index + 1]
-            entry = self.cache.entry(KIND, {**shared, "example": digest(x[index]), "target": _key(unit)})
+            entry = self.cache.entry(KIND, {**shared, "example": cache_digest(x[index]), "target": _key(unit)})
 
             def compute(row: int = index, unit: Any = unit) -> dict[str, Tensor]:
                 example = x[row : row + 1]
@@ -66,8 +66,8 @@ class CachedShapley:
 def _key(value: Any) -> Any:
     """Return a setting as a JSON value that differs whenever the setting does."""
     if isinstance(value, Players):
-        return f"{value.kind}-{digest(value.labels)}"
-    return digest(value) if isinstance(value, np.ndarray | Tensor) else repr(value)
+        return f"{value.kind}-{cache_digest(value.labels)}"
+    return cache_digest(value) if isinstance(value, np.ndarray | Tensor) else repr(value)
 
 
 def _tensors(table: ShapleyTable) -> dict[str, Tensor]:

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from perdure.audits.controls import CONTROLS, requested_methods
-from perdure.audits.retraining.maps import Maps, MapSettings, all_distances
+from perdure.audits.controls import CONTROLS, methods_without_controls
+from perdure.audits.retraining.maps import Maps, MapSettings, retraining_map_distances
 from perdure.audits.retraining.pairs import (
     FloatArray,
     IntArray,
     Pairs,
-    corrected_scores,
-    plain_to_json,
-    scores_to_json,
+    corrected_retraining_pairs,
+    retraining_pair_intervals_to_json,
+    retraining_pairs_to_json,
 )
 from perdure.audits.retraining.retrain import Progress
 from perdure.audits.retraining.summaries import CheckpointSummary, StepPair
@@ -33,8 +33,8 @@ from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
 from perdure.metrics import PairScores, RetrainingScores, shapc
 from perdure.runs.cache import Cache, CacheEntry
-from perdure.runs.data import Rows, balanced_order
-from perdure.runs.loaded_run import LoadedRun, NetworkMaker, describe_score, load_run, predictions
+from perdure.runs.data import Rows, balanced_data_order
+from perdure.runs.loaded_run import LoadedRun, NetworkMaker, describe_run_score, load_run, run_predictions
 
 KIND = "checkpoint-pairs"
 
@@ -95,7 +95,7 @@ class CheckpointResult:
         return CheckpointSummary(
             per_task=self.per_task,
             explaining=self.explaining,
-            scores=corrected_scores(self.pairs, self.scores),
+            scores=corrected_retraining_pairs(self.pairs, self.scores),
             shapc={method: self.mean_shapc(method) for method in self.methods},
             pairs={
                 method: {kind: tuple(self._step_pairs(method, kind)) for kind in self.distances}
@@ -129,14 +129,14 @@ class CheckpointResult:
         value: dict[str, Any] = {"shapc": float_to_json(self.mean_shapc(method)), "distances": {}}
         for kind in self.distances:
             value["distances"][kind] = {
-                "scores": scores_to_json(self.scores(method, kind)),
+                "scores": retraining_pair_intervals_to_json(self.scores(method, kind)),
                 "set_aside": self.pairs[method].degenerate(kind),
                 "checkpoints": [
                     {
                         "first": first + 1,
                         "second": second + 1,
                         "shapc": float_to_json(self.shapc_between(method, first, second)),
-                        **plain_to_json(self.between(method, kind, first, second)),
+                        **retraining_pairs_to_json(self.between(method, kind, first, second)),
                     }
                     for first, second in self.steps()
                 ],
@@ -169,7 +169,7 @@ def across_checkpoints(
     number of test examples per task. Results are stored in ``out`` (by default the run's cache) and reused.
     """
     run = load_run(record, network, data, background_data, data_dir, device, sequence=True)
-    requested = requested_methods(methods)
+    requested = methods_without_controls(methods)
     if examples < 1:
         raise InputError(f"examples: expected at least 1 per task, got {examples}")
     chosen = settings or MapSettings()
@@ -209,7 +209,7 @@ def across_checkpoints(
         seed=run.seed,
         curriculum=run.curriculum,
         per_task=examples,
-        explaining={**asdict(chosen), "explained": describe_score(target, "logits", run.decides_by)},
+        explaining={**asdict(chosen), "explained": describe_run_score(target, "logits", run.decides_by)},
         pairs=pairs,
         shapc=scores,
         refused=refused,
@@ -236,7 +236,7 @@ def _checkpoint_pairs(
 ) -> tuple[Pairs, FloatArray]:
     task, steps = run.curriculum[tau], range(tau, len(run.curriculum))
     labels = run.data.labels(task)
-    rows: Rows = balanced_order(labels, settings.seed, task)[:examples]
+    rows: Rows = balanced_data_order(labels, settings.seed, task)[:examples]
     maps: dict[int, Maps] = {}
     predicted: dict[int, IntArray] = {}
     for step in steps:
@@ -244,7 +244,7 @@ def _checkpoint_pairs(
         device = next(network.parameters()).device
         x = run.data.inputs(task, rows).to(device)
         rule = network if run.decides_by == "logits" else run.decision_network(step)
-        predicted[step] = predictions(rule, x, run.candidates(step, task))
+        predicted[step] = run_predictions(rule, x, run.candidates(step, task))
         target = labels[rows] if settings.target == "label" else predicted[tau]
         background = run.data.background(task, settings.background, settings.seed).to(device)
         maps[step] = settings.maps(method, network, step, x, target, background, rows)
@@ -260,7 +260,7 @@ def _checkpoint_pairs(
                 label=labels[rows],
                 first_predicted=predicted[first],
                 second_predicted=predicted[second],
-                distances=all_distances(maps[first], maps[second]),
+                distances=retraining_map_distances(maps[first], maps[second]),
             )
         )
         scores.append(shapc(_as_images(maps[first]), _as_images(maps[second])))

@@ -19,18 +19,19 @@ from torch import Tensor, nn
 
 from perdure import learners, tasks
 from perdure.base.errors import InputError
+from perdure.explain.adapters.arrays import as_array
 from perdure.learners import Run, Training
 from perdure.learners.data import Preparation
 from perdure.record import Record
-from perdure.runs.data import Rows, as_array, balanced_order
-from perdure.runs.loaded_run import load_weights
+from perdure.runs.data import Rows, balanced_data_order
+from perdure.runs.loaded_run import load_run_weights
 from perdure.tasks import Benchmark, Examples, Task
 
 NetworkMaker = Callable[[tuple[int, ...], int], nn.Module]
 Progress = Callable[[int, int], None]
 
 
-def single_task(data: Any, data_dir: Path | None = None, per_class: int | None = None) -> Benchmark:
+def single_task_for_folds(data: Any, data_dir: Path | None = None, per_class: int | None = None) -> Benchmark:
     """Return data as a benchmark with one task, whose training examples are divided into folds.
 
     ``data``: a benchmark, its name or path (the training examples of all its tasks are joined), or a pair (inputs, labels) with
@@ -97,7 +98,7 @@ class Folds:
 
     def rows(self, fold: int) -> Rows:
         """Return the examples of a fold in a seeded order, stratified by class."""
-        return balanced_order(self.labels, self.seed)[fold :: self.count]
+        return balanced_data_order(self.labels, self.seed)[fold :: self.count]
 
     def run(self, fold: int) -> Run:
         """Return the training run of the network that does not see a fold; the fold is its test set."""
@@ -138,14 +139,14 @@ class Folds:
 
     def background(self, fold: int, size: int) -> Tensor:
         """Return background examples outside a fold, balanced over classes and the same for every network."""
-        order = balanced_order(self.labels, self.seed, 1)
+        order = balanced_data_order(self.labels, self.seed, 1)
         return self.inputs(np.sort(order[~np.isin(order, self.rows(fold))][:size]))
 
     def load(self, fold: int, folder: Path) -> nn.Module:
         """Return the trained network that did not see a fold."""
         run = self.run(fold)
         state = Record.open(fold_folder(folder, fold)).checkpoint(0)
-        return load_weights(run.make_network(run.seed), state, f"{fold_folder(folder, fold)}: the checkpoint")
+        return load_run_weights(run.make_network(run.seed), state, f"{fold_folder(folder, fold)}: the checkpoint")
 
 
 def fold_folder(folder: Path, fold: int) -> Path:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure import explain
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.explain.distances import DISTANCES, has_ssim, map_distances
 from perdure.runs.data import Rows
 
@@ -38,7 +38,7 @@ class MapSettings:
     def __post_init__(self) -> None:
         choices = ["label", "predicted"]
         if self.target not in choices:
-            raise InputError(f"target: unknown name {self.target!r}, {suggest(str(self.target), choices)}")
+            raise InputError(f"target: unknown name {self.target!r}, {error_suggestion(str(self.target), choices)}")
 
     def key(self, method: str) -> dict[str, Any]:
         """Return everything that determines the maps of a method, for the cache."""
@@ -72,7 +72,7 @@ class MapSettings:
         return maps
 
 
-def all_distances(first: Maps, second: Maps) -> dict[str, NDArray[np.float64]]:
+def retraining_map_distances(first: Maps, second: Maps) -> dict[str, NDArray[np.float64]]:
     """Return every distance that is defined for the shape of the maps."""
     kinds = [kind for kind in DISTANCES if not kind.startswith("ssim") or has_ssim(first.shape)]
     return {kind: map_distances(first, second, kind) for kind in kinds}

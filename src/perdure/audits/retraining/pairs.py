@@ -16,7 +16,7 @@ from perdure.audits.controls import CONTROLS
 from perdure.audits.retraining.summaries import ExplainerScores, Scores
 from perdure.audits.serialization import float_to_json
 from perdure.explain.distances import DISTANCES
-from perdure.metrics import PairScores, RetrainingScores, holm, pair_scores, reason, retraining_scores
+from perdure.metrics import PairScores, RetrainingScores, holm, mege_reco_scores, reason, retraining_scores
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -99,7 +99,7 @@ class Pairs:
     def scores_where(self, kind: str, selected: Any) -> PairScores:
         """Return the scores of selected pairs; a score that cannot be computed is Missing with its reason."""
         same, different = self._sets(kind, selected)
-        return pair_scores(self.distances[kind][same], self.distances[kind][different])
+        return mege_reco_scores(self.distances[kind][same], self.distances[kind][different])
 
     def by_group(self, kind: str) -> dict[int, PairScores]:
         """Return the scores of each fold or task."""
@@ -142,7 +142,9 @@ class Pairs:
         return cls(**{name: tensors[name].numpy() for name in _COLUMNS}, distances=kinds)
 
 
-def corrected_scores(pairs: Mapping[str, Pairs], scores: Callable[..., RetrainingScores], *stage: int) -> Scores:
+def corrected_retraining_pairs(
+    pairs: Mapping[str, Pairs], scores: Callable[..., RetrainingScores], *stage: int
+) -> Scores:
     """Return the scores of every method and distance, with p-values Holm-corrected over the explainers."""
     kinds = list(next(iter(pairs.values())).distances)
     plain = {method: {kind: scores(method, kind, *stage) for kind in kinds} for method in pairs}
@@ -157,14 +159,14 @@ def corrected_scores(pairs: Mapping[str, Pairs], scores: Callable[..., Retrainin
     return result
 
 
-def plain_to_json(scores: PairScores) -> dict[str, Any]:
+def retraining_pairs_to_json(scores: PairScores) -> dict[str, Any]:
     """Return scores as plain values, with the reason for each missing one."""
     values: dict[str, Any] = serialization.to_json(scores)
     missing = {name: reason(value) for name, value in asdict(scores).items() if reason(value) is not None}
     return values | ({"missing": missing} if missing else {})
 
 
-def scores_to_json(scores: RetrainingScores) -> dict[str, Any]:
+def retraining_pair_intervals_to_json(scores: RetrainingScores) -> dict[str, Any]:
     """Return scores with intervals as plain values."""
     names = ("mege", "mege_distance", "reco_precision", "reco_rate")
     return {

@@ -9,10 +9,15 @@ import numpy as np
 
 from perdure.audits import serialization
 from perdure.audits.controls import CONTROLS, without_controls
-from perdure.audits.retraining.pairs import Pairs, corrected_scores, plain_to_json, scores_to_json
+from perdure.audits.retraining.pairs import (
+    Pairs,
+    corrected_retraining_pairs,
+    retraining_pair_intervals_to_json,
+    retraining_pairs_to_json,
+)
 from perdure.audits.retraining.summaries import NoiseLevel, RetrainingSummary
 from perdure.audits.retraining.weight_noise import Noise
-from perdure.metrics import PairScores, RetrainingScores, Trend, reason, trend_test
+from perdure.metrics import PairScores, RetrainingScores, Trend, reason, retraining_trend_test
 
 RISING = ("mege_distance",)
 """Scores that should grow with noise; the others should fall."""
@@ -95,7 +100,7 @@ class RetrainingResult:
         stages = self.cascade() if top_down else self.levels()
         rows = [self.per_fold_scores(method, distance, stage) for stage in stages]
         table = np.array([[float(getattr(row[fold], score)) for row in rows] for fold in range(self.folds)])
-        return trend_test(table, rises=score in RISING)
+        return retraining_trend_test(table, rises=score in RISING)
 
     def summary(self) -> RetrainingSummary:
         """Return the scores of every method, level and distance without the pairs, for records and reports."""
@@ -112,7 +117,7 @@ class RetrainingResult:
                     stage.noise.share,
                     stage.noise.top,
                     stage.accuracy,
-                    corrected_scores(stage.pairs, self.scores, index),
+                    corrected_retraining_pairs(stage.pairs, self.scores, index),
                 )
                 for index, stage in enumerate(self.stages)
             ),
@@ -156,14 +161,15 @@ class RetrainingResult:
     def _scores_to_json(self, method: str, kind: str, index: int) -> dict[str, Any]:
         pairs = self.stages[index].pairs[method]
         value: dict[str, Any] = {
-            "scores": scores_to_json(self.scores(method, kind, index)),
+            "scores": retraining_pair_intervals_to_json(self.scores(method, kind, index)),
             "set_aside": pairs.degenerate(kind),
-            "folds": {str(fold + 1): plain_to_json(scores) for fold, scores in pairs.by_group(kind).items()},
+            "folds": {str(fold + 1): retraining_pairs_to_json(scores) for fold, scores in pairs.by_group(kind).items()},
             "incomplete_folds": {str(f + 1): why for f, why in self.incomplete_folds(method, kind, index).items()},
         }
         if index == 0:
             value["by_class"] = {
-                self.class_names[unit]: plain_to_json(scores) for unit, scores in pairs.by_class(kind).items()
+                self.class_names[unit]: retraining_pairs_to_json(scores)
+                for unit, scores in pairs.by_class(kind).items()
             }
             value["class_by_class"] = serialization.to_json(pairs.classes(kind, len(self.class_names)))
         return value

@@ -11,20 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from perdure.audits.controls import CONTROLS, requested_methods
-from perdure.audits.retraining.folds import Folds, NetworkMaker, single_task, train_folds
-from perdure.audits.retraining.maps import Maps, MapSettings, all_distances
+from perdure.audits.controls import CONTROLS, methods_without_controls
+from perdure.audits.retraining.folds import Folds, NetworkMaker, single_task_for_folds, train_folds
+from perdure.audits.retraining.maps import Maps, MapSettings, retraining_map_distances
 from perdure.audits.retraining.pairs import IntArray, Pairs
 from perdure.audits.retraining.results import RetrainingResult, StageResult
-from perdure.audits.retraining.weight_noise import Noise, cascade, with_noise
+from perdure.audits.retraining.weight_noise import Noise, weight_noise_cascade, with_noise
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files, write_atomically
 from perdure.learners import Training, protocol_for
 from perdure.record.schema import NO_RUNS_MARKER
 from perdure.record.tensors import load_tensors
-from perdure.runs.cache import Cache, CacheEntry, digest
+from perdure.runs.cache import Cache, CacheEntry, cache_digest
 from perdure.runs.data import Rows
-from perdure.runs.loaded_run import predictions
+from perdure.runs.loaded_run import run_predictions
 
 NOISE = (0.05, 0.1, 0.3)
 CASCADE_STEPS = 6
@@ -66,10 +66,10 @@ def retrain(
     deviation for the weight-randomization test; zero noise is always measured. ``cascade_share`` adds noise of that share
     from the output down, layer by layer. Networks, maps and distances are stored below ``out`` and reused.
     """
-    benchmark = single_task(data, data_dir, per_class)
+    benchmark = single_task_for_folds(data, data_dir, per_class)
     protocol = protocol_for(benchmark)
     plan = Folds(benchmark, network or protocol.network, width, training or protocol.training, folds, seed, device)
-    requested = requested_methods(methods)
+    requested = methods_without_controls(methods)
     if examples < 1:
         raise InputError(f"examples: expected at least 1 per fold, got {examples}")
     cache = Cache(Path(out))
@@ -108,7 +108,7 @@ def _stages(noise: Sequence[float], cascade_share: float | None, plan: Folds) ->
     if cascade_share is None:
         return shares
     run = plan.run(0)
-    return [*shares, *cascade(run.make_network(run.seed), cascade_share, CASCADE_STEPS)]
+    return [*shares, *weight_noise_cascade(run.make_network(run.seed), cascade_share, CASCADE_STEPS)]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _stage_key(folds_key: str, per_fold: int, seed: int, noise: Noise) -> dict[s
     return {"folds": folds_key, "per_fold": per_fold, "seed": seed, "noise": noise.share, "top": noise.top}
 
 
-def stored_maps(result: RetrainingResult, method: str, fold: int) -> list[Maps]:
+def stored_retrain_maps(result: RetrainingResult, method: str, fold: int) -> list[Maps]:
     """Return the maps of a fold's examples without noise, one array per network, as `retrain` stored them."""
     settings = MapSettings(**result.explaining)
     key = _stage_key(result.folds_key, result.per_fold, settings.seed, Noise())
@@ -137,7 +137,7 @@ class _RetrainingRunner:
 
     def __init__(self, plan: Folds, entry: CacheEntry, cache: Cache, settings: MapSettings, per_fold: int) -> None:
         self.plan, self.entry, self.cache, self.settings = plan, entry, cache, settings
-        self.folds_key = digest(plan.key)
+        self.folds_key = cache_digest(plan.key)
         self.rows = [plan.rows(fold)[:per_fold] for fold in range(plan.count)]
         self.per_fold = per_fold
         self.noise, self.networks = Noise(), dict[int, nn.Module]()
@@ -202,7 +202,7 @@ class _RetrainingRunner:
 
     def _predicted(self, model: int, rows: Rows) -> IntArray:
         parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
-        return np.concatenate([predictions(self._network(model), self.plan.inputs(part), None) for part in parts])
+        return np.concatenate([run_predictions(self._network(model), self.plan.inputs(part), None) for part in parts])
 
     def _pairs(self, method: str, fold: int, outcomes: _Predictions) -> Pairs:
         """Return the pairs of one fold."""
@@ -211,7 +211,7 @@ class _RetrainingRunner:
         def compute() -> dict[str, Tensor]:
             maps = self._maps(method, fold, predicted)
             labels = self.plan.labels[self.rows[fold]]
-            return fold_pairs(fold, self.rows[fold], labels, maps, predicted).tensors()
+            return retrain_fold_pairs(fold, self.rows[fold], labels, maps, predicted).tensors()
 
         return Pairs.from_tensors(self._maps_entry(method).tensors(f"fold-{fold + 1}", compute))
 
@@ -241,7 +241,7 @@ def _without(result: StageResult, refused: dict[str, str]) -> StageResult:
     return StageResult(result.noise, result.accuracy, pairs)
 
 
-def fold_pairs(fold: int, rows: Rows, labels: IntArray, maps: Sequence[Maps], predicted: IntArray) -> Pairs:
+def retrain_fold_pairs(fold: int, rows: Rows, labels: IntArray, maps: Sequence[Maps], predicted: IntArray) -> Pairs:
     """Return the pairs (fold, j) of the network that has not seen the examples with every other network."""
     others = [model for model in range(len(maps)) if model != fold]
     parts = [
@@ -253,7 +253,7 @@ def fold_pairs(fold: int, rows: Rows, labels: IntArray, maps: Sequence[Maps], pr
             label=np.asarray(labels, dtype=np.int64),
             first_predicted=predicted[:, fold],
             second_predicted=predicted[:, other],
-            distances=all_distances(maps[fold], maps[other]),
+            distances=retraining_map_distances(maps[fold], maps[other]),
         )
         for other in others
     ]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from perdure.base.errors import InputError
-from perdure.learners.data import derived_seed
+from perdure.learners.seeds import derived_seed
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ def with_noise(network: nn.Module, noise: Noise, seed: int) -> nn.Module:
     larger share moves every weight further in the same direction, whichever layers are changed (the report's Eq. 1).
     """
     noisy = copy.deepcopy(network)
-    selected = None if noise.top is None else {name for layer in layers(noisy)[-noise.top :] for name in layer}
+    selected = (
+        None if noise.top is None else {name for layer in weight_noise_layers(noisy)[-noise.top :] for name in layer}
+    )
     with torch.no_grad():
         for index, (name, parameter) in enumerate(noisy.named_parameters()):
             if noise.share == 0 or parameter.numel() < 2 or (selected is not None and name not in selected):
@@ -48,7 +50,7 @@ def with_noise(network: nn.Module, noise: Noise, seed: int) -> nn.Module:
     return noisy
 
 
-def layers(network: nn.Module) -> list[list[str]]:
+def weight_noise_layers(network: nn.Module) -> list[list[str]]:
     """Return the parameter names of each layer, in the order in which the network registers the layers."""
     groups = []
     for prefix, module in network.named_modules():
@@ -58,8 +60,8 @@ def layers(network: nn.Module) -> list[list[str]]:
     return groups
 
 
-def cascade(network: nn.Module, share: float, steps: int) -> list[Noise]:
+def weight_noise_cascade(network: nn.Module, share: float, steps: int) -> list[Noise]:
     """Return noise on a growing number of layers from the output down to all of them, in at most ``steps`` steps."""
-    count = len(layers(network))
+    count = len(weight_noise_layers(network))
     tops = sorted({max(1, round(count * step / steps)) for step in range(1, steps + 1)})
     return [Noise(share, top) for top in tops]

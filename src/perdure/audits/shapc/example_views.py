@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.audits.shapc.maps import stored_examples
+from perdure.audits.shapc.maps import stored_shapc_maps
 from perdure.audits.shapc.results import ShapcResult
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def example_views(audit: Audit, most: int = MOST) -> tuple[ExampleView, ...]:
 
 def _collect(examples: dict[tuple[int, int], _Collected], result: ShapcResult, names: Sequence[str]) -> bool:
     """Add the maps of one run, and return whether there were any."""
-    stored = list(stored_examples(result)) if result.folder else []
+    stored = list(stored_shapc_maps(result)) if result.folder else []
     ranks: dict[int, int] = {}
     for entry in stored:
         task = result.curriculum[entry.step]

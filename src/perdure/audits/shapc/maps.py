@@ -29,7 +29,7 @@ class StoredExample:
     maps: dict[int, NDArray[np.float32]]
 
 
-def stored_examples(result: ShapcResult, per_task: int | None = None) -> Iterator[StoredExample]:
+def stored_shapc_maps(result: ShapcResult, per_task: int | None = None) -> Iterator[StoredExample]:
     """Yield the examples whose maps were stored (``keep_maps``), at most ``per_task`` of each task; images only."""
     counts: dict[int, int] = {}
     for file in sorted(Path(result.folder, MAPS).glob("task-*.safetensors")):

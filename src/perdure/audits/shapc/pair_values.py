@@ -25,7 +25,9 @@ FloatArray = NDArray[np.float64]
 Halves = tuple[NDArray[Any], NDArray[Any]]
 
 
-def map_halves(network: nn.Module, x: Tensor, target: Any, background: Tensor, settings: ShapcSettings) -> Halves:
+def halves_for_pair_values(
+    network: nn.Module, x: Tensor, target: Any, background: Tensor, settings: ShapcSettings
+) -> Halves:
     """Return the maps of both halves of the budget, (n, channels, height, width) or (n, features)."""
     half = settings.samples // 2 if settings.stochastic else settings.samples
     maps = [
@@ -43,11 +45,11 @@ def map_halves(network: nn.Module, x: Tensor, target: Any, background: Tensor, s
         )
         for index in range(2 if settings.stochastic else 1)
     ]
-    arrays = [as_images(tensor.detach().cpu().numpy()) for tensor in maps]
+    arrays = [_as_images(tensor.detach().cpu().numpy()) for tensor in maps]
     return arrays[0], arrays[-1]
 
 
-def as_images(maps: NDArray[Any]) -> NDArray[Any]:
+def _as_images(maps: NDArray[Any]) -> NDArray[Any]:
     """Return maps of signals, (n, channels, length), as images of one row; other maps unchanged."""
     return maps[:, :, None, :] if maps.ndim == 3 else maps
 
@@ -66,14 +68,14 @@ def pair_values(
     values = {
         "shapc": same[:, 0],
         "independent": _crossed(before, after, top, settings),
-        "ceiling": (ceiling(before, settings) + ceiling(after, settings)) / 2,
+        "ceiling": (_ceiling(before, settings) + _ceiling(after, settings)) / 2,
         "floor": _crossed(before, shuffled, top, settings),
         "doubled": _consistency(sum(before) / 2, sum(after) / 2, top, settings)[:, 0],
     }
     return values | {f"shapc@{share:g}": same[:, index] for index, share in enumerate(settings.all_shares)}
 
 
-def ceiling(maps: Halves, settings: ShapcSettings) -> FloatArray:
+def _ceiling(maps: Halves, settings: ShapcSettings) -> FloatArray:
     """Return the consistency of the two halves of one network."""
     return _consistency(maps[0], maps[1], (settings.top,), settings)[:, 0]
 

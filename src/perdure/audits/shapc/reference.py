@@ -17,7 +17,7 @@ SEED_OFFSET = 1_000
 """Added to the record's seed; the seeds of a study are much smaller."""
 
 
-def other_seed(
+def reference_run(
     run: LoadedRun,
     reference: bool | str | Path,
     folder: Path,
@@ -27,7 +27,7 @@ def other_seed(
 ) -> LoadedRun:
     """Return the run to compare with: the record of another seed, or a network trained now on the first task."""
     if reference is True:
-        return train_first_task(run, folder, data_dir, device)
+        return train_reference(run, folder, data_dir, device)
     other = load(Path(str(reference)))
     if other.curriculum != run.curriculum or other.data.fingerprint != run.data.fingerprint:
         raise InputError(f"{other.path}: not another seed of {run.path}: the tasks or the data differ")
@@ -36,7 +36,7 @@ def other_seed(
     return other
 
 
-def train_first_task(run: LoadedRun, folder: Path, data_dir: Path | None, device: str) -> LoadedRun:
+def train_reference(run: LoadedRun, folder: Path, data_dir: Path | None, device: str) -> LoadedRun:
     """Train a new network on the first task with the record's settings and another seed."""
     setup = TrainingSetup.of_record(run.path, data_dir)
     first = setup.benchmark.curriculum[:1]

@@ -121,7 +121,7 @@ class LearnerDifference:
         return f"SHAPC-Mean of {self.first} and {self.second} does not differ significantly: {numbers}"
 
 
-def compare_learners(results: Sequence[ShapcResult]) -> tuple[LearnerDifference, ...]:
+def shapc_result_differences(results: Sequence[ShapcResult]) -> tuple[LearnerDifference, ...]:
     """Return the differences of all pairs of learners with the same settings and benchmark, over their common seeds."""
     groups: dict[tuple[str, str], dict[str, dict[int | None, ShapcResult]]] = {}
     for result in results:

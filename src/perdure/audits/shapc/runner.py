@@ -12,25 +12,30 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from perdure.audits.shapc.pair_values import Halves, map_halves, pair_values
-from perdure.audits.shapc.reference import other_seed
+from perdure.audits.shapc.pair_values import Halves, halves_for_pair_values, pair_values
+from perdure.audits.shapc.reference import reference_run
 from perdure.audits.shapc.results import RetrainingReference, ShapcResult
-from perdure.audits.shapc.scores import compute_scores, describe_budget, reference_scores, running_mean
-from perdure.audits.shapc.values import LEAST_BIASED, UNIT, ShapcSettings, ShapcValues, TaskValues, value_names
+from perdure.audits.shapc.scores import (
+    compute_reference_scores,
+    compute_scores,
+    describe_scores_budget,
+    running_mean_score,
+)
+from perdure.audits.shapc.values import LEAST_BIASED, UNIT, ShapcSettings, ShapcValues, TaskValues, shapc_value_names
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
 from perdure.explain import get_explainer
 from perdure.metrics import Interval
 from perdure.runs.cache import Cache
-from perdure.runs.data import Rows, balanced_order
+from perdure.runs.data import Rows, balanced_data_order
 from perdure.runs.loaded_run import (
     LoadedRun,
     NetworkMaker,
-    copy_head,
-    describe_score,
-    device_of,
+    copy_run_head,
+    describe_run_score,
     load_run,
-    predictions,
+    run_network_device,
+    run_predictions,
 )
 
 KIND = "shapc"
@@ -83,7 +88,7 @@ def audit_shapc(
     cache = loaded.cache if out is None else Cache(Path(out))
     limit = examples if examples is not None or precision is not None else EXAMPLES
     later = {tau: tuple(range(tau + 1, len(loaded.curriculum))) for tau in loaded.first_visits()}
-    key = {"settings": as_json(chosen), "checkpoints": loaded.digests, "data": loaded.data.fingerprint}
+    key = {"settings": _settings_to_json(chosen), "checkpoints": loaded.digests, "data": loaded.data.fingerprint}
     entry = cache.entry(KIND, key)
     with lock_folder(entry.folder):
         remove_temp_files(entry.folder)
@@ -92,7 +97,7 @@ def audit_shapc(
     reference = None
     if retrain_reference:
         load = _loader(network, data, background_data, data_dir, device)
-        other = other_seed(loaded, retrain_reference, cache.folder / "retrained", load, data_dir, device)
+        other = reference_run(loaded, retrain_reference, cache.folder / "retrained", load, data_dir, device)
         reference = _compare_seeds(loaded, other, cache, chosen, limit or EXAMPLES)
     return _result(loaded, chosen, values, tasks, stopped, reference)
 
@@ -106,7 +111,7 @@ def _checked(settings: ShapcSettings) -> ShapcSettings:
     return replace(settings, options=get_explainer(settings.method).parsed_options(settings.options))
 
 
-def as_json(settings: ShapcSettings) -> dict[str, Any]:
+def _settings_to_json(settings: ShapcSettings) -> dict[str, Any]:
     """Return settings as JSON returns them."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
     return plain
@@ -125,7 +130,7 @@ class ShapcRunner:
         self.loaded, self.other, self.values, self.keep_maps = run, other, values, keep_maps
         self.settings = values.settings
         self.orders = {
-            tau: balanced_order(run.data.labels(run.curriculum[tau]), self.settings.seed, run.curriculum[tau])
+            tau: balanced_data_order(run.data.labels(run.curriculum[tau]), self.settings.seed, run.curriculum[tau])
             for tau in values.later_steps
         }
         self.saved = time.monotonic()
@@ -144,7 +149,7 @@ class ShapcRunner:
                 self._round(number, rounds, progress)
                 count = min((number + 1) * UNIT, wanted)
                 tasks = {tau: values.first(count) for tau, values in self.values.tasks.items()}
-                estimate = running_mean(tasks, steps, self.settings.seed)
+                estimate = running_mean_score(tasks, steps, self.settings.seed)
                 if progress is not None:
                     progress((number + 1) * len(self.orders), rounds * len(self.orders), estimate)
                 if precision is not None and (estimate.high - estimate.low) / 2 <= precision:
@@ -176,7 +181,7 @@ class ShapcRunner:
     def _unit(self, tau: int, rows: Rows, first: int) -> TaskValues:
         """Explain some examples of a task under its own network and each later one, one network at a time."""
         task, later = self.loaded.curriculum[tau], self.values.later_steps[tau]
-        unit = TaskValues.blank(len(rows), len(later), value_names(self.settings))
+        unit = TaskValues.blank(len(rows), len(later), shapc_value_names(self.settings))
         unit.example[:], unit.label[:] = rows, self.loaded.data.labels(task)[rows]
         before, unit.predicted[:, 0] = self._explained(self.loaded, tau, tau, rows)
         maps = {tau: before}
@@ -196,15 +201,15 @@ class ShapcRunner:
         task, settings = self.loaded.curriculum[tau], self.settings
         network = run.network(step)
         rule = network if run.decides_by == "logits" else run.decision_network(step)
-        x = run.data.inputs(task, rows).to(device_of(network))
+        x = run.data.inputs(task, rows).to(run_network_device(network))
         background = run.data.background(task, settings.background, settings.seed).to(x.device)
-        decided = predictions(rule, x, run.candidates(step, task))
+        decided = run_predictions(rule, x, run.candidates(step, task))
         target = run.data.labels(task)[rows] if settings.target == "label" else decided
         if settings.head == "first":
-            copy_head(network, self.loaded.network(tau))
+            copy_run_head(network, self.loaded.network(tau))
         explained = rule if settings.score == "decision" else network
         try:
-            return map_halves(explained, x, target, background, settings), decided
+            return halves_for_pair_values(explained, x, target, background, settings), decided
         except InputError as error:
             raise InputError(f"{run.path}: after step {step + 1}, task {task + 1}: {error}") from None
 
@@ -230,7 +235,7 @@ def _compare_seeds(
     """Compare the networks of two seeds, each after the step that trained the task."""
     steps = tuple(tau for tau in run.first_visits() if tau < len(other.curriculum))
     key = {
-        "settings": as_json(settings),
+        "settings": _settings_to_json(settings),
         "checkpoints": run.digests,
         "against": other.digests,
         "data": run.data.fingerprint,
@@ -239,7 +244,7 @@ def _compare_seeds(
     with lock_folder(entry.folder):
         values = ShapcValues.open(entry.folder, settings, {tau: (tau,) for tau in steps})
         tasks, _ = ShapcRunner(run, other, values).run(limit, None)
-    mean, calibrated = reference_scores(tasks, len(run.curriculum), settings.seed)
+    mean, calibrated = compute_reference_scores(tasks, len(run.curriculum), settings.seed)
     return RetrainingReference(mean, calibrated, (str(run.path), str(other.path)), steps)
 
 
@@ -252,7 +257,7 @@ def _result(
     reference: RetrainingReference | None,
 ) -> ShapcResult:
     scores = compute_scores(tasks, len(run.curriculum), settings.shares, settings.variant, settings.seed)
-    budget, sufficient = describe_budget(scores, settings.stochastic, settings.samples)
+    budget, sufficient = describe_scores_budget(scores, settings.stochastic, settings.samples)
     return ShapcResult(
         run=str(run.path),
         learner=run.learner,
@@ -260,7 +265,7 @@ def _result(
         seed=run.seed,
         tasks=run.tasks,
         curriculum=run.curriculum,
-        settings={**as_json(settings), "explained": _describe_explained(run, settings)},
+        settings={**_settings_to_json(settings), "explained": _describe_explained(run, settings)},
         mean=scores.mean,
         var=scores.var,
         calibrated=scores.calibrated,
@@ -280,5 +285,5 @@ def _result(
 
 def _describe_explained(run: LoadedRun, settings: ShapcSettings) -> str:
     target = "the true class" if settings.target == "label" else "the class each network predicts"
-    text = describe_score(target, settings.score, run.decides_by)
+    text = describe_run_score(target, settings.score, run.decides_by)
     return f"{text}, with the head of the step that trained the task" if settings.head == "first" else text

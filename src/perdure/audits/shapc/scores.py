@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 
 from perdure.audits.shapc.values import QUANTITIES, FloatArray, TaskValues
 from perdure.metrics import Interval, Missing
-from perdure.metrics.intervals import bootstrap_interval, mean_over_tasks, resampled_means, weighted_means
-from perdure.metrics.shapc import mean_over_pairs, summarise_shapc
+from perdure.metrics.intervals import (
+    bootstrap_interval,
+    bootstrap_mean_over_tasks,
+    bootstrap_means,
+    bootstrap_weighted_means,
+)
+from perdure.metrics.shapc import shapc_mean_over_pairs, summarise_shapc
 
 OUTCOMES = ("still correct", "forgotten")
 SUFFICIENT, SUFFICIENT_CALIBRATED = 0.01, 0.02
@@ -46,7 +51,7 @@ class Resampled:
         counts = {tau: len(values) for tau, values in tasks.items()}
         self.smallest, self.n = min(counts.values()), sum(counts.values())
         joined = {tau: np.concatenate([table[tau] for table in tables.values()], axis=1) for tau in tasks}
-        drawn = resampled_means(joined, seed)
+        drawn = bootstrap_means(joined, seed)
         self.drawn = {
             name: {tau: rows.reshape(len(rows), len(tables), -1)[:, index] for tau, rows in drawn.items()}
             for index, name in enumerate(tables)
@@ -54,18 +59,18 @@ class Resampled:
 
     def mean(self, name: str, n: int | None = None) -> Interval:
         """Return the mean over pairs with its interval."""
-        value = mean_over_pairs(self.matrix(name))
+        value = shapc_mean_over_pairs(self.matrix(name))
         return self.interval(value, self.drawn[name], n)
 
     def interval(self, value: float, drawn: Mapping[int, FloatArray], n: int | None = None) -> Interval:
         """Return the interval of a statistic from its value in each resample and pair."""
-        return bootstrap_interval(value, mean_over_tasks(drawn), self.smallest, self.n if n is None else n)
+        return bootstrap_interval(value, bootstrap_mean_over_tasks(drawn), self.smallest, self.n if n is None else n)
 
     def matrix(self, name: str) -> FloatArray:
         """Return the mean over examples of each pair, [tau, t]."""
         matrix = np.full((self.steps, self.steps), np.nan)
         for tau, rows in self.tables[name].items():
-            means = weighted_means(rows, np.ones((1, len(rows))))[0]
+            means = bootstrap_weighted_means(rows, np.ones((1, len(rows))))[0]
             matrix[tau, tau + 1 : tau + 1 + len(means)] = means
         return matrix
 
@@ -80,7 +85,7 @@ class Resampled:
         spread = {tau: np.sqrt(np.maximum(squares[tau] - means[tau] ** 2, 0)) for tau in means}
         if authors:
             # The bootstrap ignores the classes, because the means of the few classes of a task differ little.
-            draws = mean_over_tasks(spread) / mean_over_tasks(means)
+            draws = bootstrap_mean_over_tasks(spread) / bootstrap_mean_over_tasks(means)
             return bootstrap_interval(value, draws, self.smallest, self.n)
         return self.interval(value, {tau: spread[tau] / np.where(means[tau] > 0, means[tau], np.nan) for tau in means})
 
@@ -90,7 +95,7 @@ class Resampled:
         Without a ceiling, 1 is used: the value without sampling noise.
         """
         matrix = _ratio(self.matrix(of), self.matrix("floor"), None if ceiling is None else self.matrix(ceiling))
-        value = mean_over_pairs(matrix)
+        value = shapc_mean_over_pairs(matrix)
         if math.isnan(value):
             value = Missing("the noise ceiling is not above the floor: the number of samples is too small")
         drawn = {
@@ -148,13 +153,13 @@ def compute_scores(
     )
 
 
-def running_mean(tasks: Mapping[int, TaskValues], steps: int, seed: int) -> Interval:
+def running_mean_score(tasks: Mapping[int, TaskValues], steps: int, seed: int) -> Interval:
     """Return SHAPC-Mean of the examples so far with its interval, for the stopping rule and the progress bar."""
     table = {tau: task.values["shapc"] for tau, task in tasks.items() if len(task)}
     return Resampled({tau: tasks[tau] for tau in table}, steps, {"shapc": table}, seed).mean("shapc")
 
 
-def reference_scores(tasks: Mapping[int, TaskValues], steps: int, seed: int) -> tuple[Interval, Interval]:
+def compute_reference_scores(tasks: Mapping[int, TaskValues], steps: int, seed: int) -> tuple[Interval, Interval]:
     """Return SHAPC-Mean and the calibrated score between the networks of two seeds."""
     tables = {name: {tau: values.values[name] for tau, values in tasks.items()} for name in QUANTITIES}
     table = Resampled(tasks, steps + 1, tables, seed)
@@ -178,7 +183,7 @@ def _outcome(tasks: Mapping[int, TaskValues], name: str) -> dict[int, FloatArray
     return table
 
 
-def describe_budget(scores: Scores, stochastic: bool, samples: int) -> tuple[str, bool]:
+def describe_scores_budget(scores: Scores, stochastic: bool, samples: int) -> tuple[str, bool]:
     """Return in a sentence whether the number of samples was sufficient, and whether it was.
 
     The score at twice the budget comes from the same evaluations. For the calibrated score there is no such value; it tends

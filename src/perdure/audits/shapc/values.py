@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, suggest
-from perdure.base.files import parse_index, parse_number, read_rows, write_table
+from perdure.base.errors import InputError, error_suggestion
+from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file, write_csv_file
 from perdure.metrics.shapc import TOP
 
 FloatArray = NDArray[np.float64]
@@ -62,7 +62,7 @@ class ShapcSettings:
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
-                raise InputError(f"{name}: unknown name {value!r}, {suggest(str(value), list(choices))}")
+                raise InputError(f"{name}: unknown name {value!r}, {error_suggestion(str(value), list(choices))}")
         if self.samples < 2 and self.method != LEAST_BIASED and self.stochastic:
             raise InputError(f"samples: expected at least 2, one for each half, got {self.samples}")
         if self.score == "decision" and self.head == "first":
@@ -125,7 +125,7 @@ class TaskValues:
         )
 
 
-def value_names(settings: ShapcSettings) -> list[str]:
+def shapc_value_names(settings: ShapcSettings) -> list[str]:
     """Return the names of the value columns: all quantities, and shapc at each share."""
     return [*QUANTITIES, *(f"shapc@{share:g}" for share in settings.all_shares)]
 
@@ -149,7 +149,7 @@ class ShapcValues:
 
     def save(self) -> None:
         """Write all values atomically."""
-        names = value_names(self.settings)
+        names = shapc_value_names(self.settings)
         rows = []
         for tau, task in self.tasks.items():
             for index in range(len(task)):
@@ -159,20 +159,20 @@ class ShapcValues:
                         *(int(task.predicted[index, 0]) + 1, int(task.predicted[index, 1 + column]) + 1),
                     )
                     rows.append((*row, *(float(task.values[name][index, column]) for name in names)))
-        write_table(self.folder / VALUES, (*_COLUMNS, *names), rows)
+        write_csv_file(self.folder / VALUES, (*_COLUMNS, *names), rows)
 
     def _read(self) -> dict[int, TaskValues]:
-        names = value_names(self.settings)
+        names = shapc_value_names(self.settings)
         tasks = {tau: TaskValues.blank(0, len(steps), names) for tau, steps in self.later_steps.items()}
         file = self.folder / VALUES
         if not file.exists():
             return tasks
-        header, *rows = read_rows(file)
+        header, *rows = read_csv_file(file)
         if tuple(header) != (*_COLUMNS, *names):
             raise InputError(f"{file}: expected the columns {','.join((*_COLUMNS, *names))}")
         for number, row in enumerate(rows, start=2):
             before, after, rank, example, label, old, new = (
-                parse_index(file, number, column, cell) for column, cell in zip(_COLUMNS, row[:7], strict=True)
+                parse_csv_index(file, number, column, cell) for column, cell in zip(_COLUMNS, row[:7], strict=True)
             )
             if after - 1 not in self.later_steps.get(before - 1, ()):
                 raise InputError(f"{file}: row {number}: steps {before} and {after} are not compared in this audit")
@@ -184,7 +184,7 @@ class ShapcValues:
             task.example[rank - 1], task.label[rank - 1] = example - 1, label - 1
             task.predicted[rank - 1, 0], task.predicted[rank - 1, 1 + column] = old - 1, new - 1
             for name, cell in zip(names, row[7:], strict=True):
-                task.values[name][rank - 1, column] = parse_number(file, number, name, cell, empty=np.nan)
+                task.values[name][rank - 1, column] = parse_csv_number(file, number, name, cell, empty=np.nan)
         return tasks
 
     def save_maps(self, tau: int, first: int, tensors: dict[str, Any]) -> None:

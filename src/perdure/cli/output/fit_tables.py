@@ -31,7 +31,7 @@ def print_fit(fit: Fit, console: Console) -> None:
         console.print(line, highlight=False, style="yellow" if line.startswith("Warning") else None, markup=False)
 
 
-def print_extras(extras: dict[str, Any], console: Console) -> None:
+def print_fit_extras(extras: dict[str, Any], console: Console) -> None:
     """Print a prediction, a best order and profiles, if requested."""
     if "prediction" in extras:
         _print_prediction(extras["prediction"], console)

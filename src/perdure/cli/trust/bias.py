@@ -24,10 +24,10 @@ from perdure.cli.options import (
     PerClass,
     TrainingBatchSize,
     Width,
+    given_options,
     parse_method_options,
-    print_json,
-    without_none,
 )
+from perdure.cli.output.json_output import print_json
 
 if TYPE_CHECKING:
     from perdure.audits import BiasSettings, ShapcResult
@@ -152,7 +152,9 @@ def bias(
         file = folder / "bias.json"
     else:
         if record is None:
-            training = without_none(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
+            training = given_options(
+                epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum
+            )
             record = _train(benchmark, network, width, per_class, data_dir, training, seed, folder)
         result, stability, file = _record_bias(record, step, settings, selection, data_dir, shapc)
     _print(result, stability, rated, figure, as_json, file)
@@ -221,13 +223,12 @@ def _user_network_bias(
 ) -> BiasResult:
     """Compare explainers on a network that is in no record."""
     from perdure.audits import network_bias
-    from perdure.audits.bias.records import built_network
     from perdure.cli.output.progress import PartProgress
     from perdure.runs.cache import FOLDER
-    from perdure.runs.user_code import load_function
+    from perdure.runs.user_code import build_user_network, load_function
 
     arrays = _read_examples(data)
-    model = built_network(load_function(network), arrays, outputs, weights, network)
+    model = build_user_network(load_function(network), arrays, outputs, weights, network)
     with PartProgress(Console(stderr=True)) as bars:
         result = network_bias(
             model,

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from perdure.base.errors import InputError
 from perdure.cli import options as shared_options
-from perdure.cli.options import parse_method_options, print_json, without_none
+from perdure.cli.options import given_options, parse_method_options
+from perdure.cli.output.json_output import print_json
 
 if TYPE_CHECKING:
     from perdure.audits.retraining.checkpoints import CheckpointResult
@@ -99,7 +100,7 @@ def retraining(
     )
     shared: dict[str, Any] = {"methods": methods, "settings": settings, "device": device}
     noise_shares = [percent / 100 for percent in _percentages(noise, "--noise")]
-    training = without_none(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
+    training = given_options(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
     checkpoints: CheckpointResult | None = None
     retrained: RetrainingResult | None = None
     with PartProgress(Console(stderr=True)) as bars:
@@ -152,7 +153,7 @@ def _setup(
     from perdure import nets, tasks
     from perdure.learners import protocol_for
     from perdure.record import Record
-    from perdure.runs import recorded_benchmark
+    from perdure.runs import recorded_run_benchmark
     from perdure.runs.training_setup import recorded_training
     from perdure.runs.user_code import load_function
 
@@ -170,7 +171,7 @@ def _setup(
             f"{record}: the record names no built-in network; pass --network file.py:function, or --folds 0"
         )
     return {
-        "data": recorded_benchmark(opened, data_dir),
+        "data": recorded_run_benchmark(opened, data_dir),
         "network": maker or name,
         "width": width or opened.manifest.network.get("width"),
         "training": replace(recorded_training(opened.manifest), **training),

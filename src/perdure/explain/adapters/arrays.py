@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from perdure.base.errors import InputError
 
@@ -15,17 +15,7 @@ BATCH_ROWS = 1024
 BATCH_ELEMENTS = 400_000  # 130 rows of 3 x 32 x 32; larger batches exceed the CPU caches and are slower
 
 
-def device_and_dtype(model: nn.Module, fallback: Any = None) -> tuple[torch.device, torch.dtype]:
-    """Return the device and floating-point type of a network; without parameters or buffers, those of ``fallback``."""
-    for tensor in (*model.parameters(), *model.buffers()):
-        if tensor.is_floating_point():
-            return tensor.device, tensor.dtype
-    if isinstance(fallback, Tensor) and fallback.is_floating_point():
-        return fallback.device, fallback.dtype
-    return torch.device("cpu"), torch.float32
-
-
-def as_batch(values: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
+def as_batch_array(values: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return a detached copy of a batch of examples as a tensor. NaN and infinite values raise `InputError`."""
     try:
         tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
@@ -52,7 +42,7 @@ def convert_like(values: Tensor, template: Any) -> Tensor | NDArray[Any]:
     return values.detach().to(device=template.device, dtype=dtype)
 
 
-def rows_per_batch(batch_size: int | None, shape: torch.Size | tuple[int, ...]) -> int:
+def array_batch_size(batch_size: int | None, shape: torch.Size | tuple[int, ...]) -> int:
     """Return the number of rows per forward pass: ``batch_size``, or a default for examples of this shape."""
     if batch_size is None:
         elements = max(1, int(np.prod(shape)))
@@ -62,7 +52,7 @@ def rows_per_batch(batch_size: int | None, shape: torch.Size | tuple[int, ...]) 
     return int(batch_size)
 
 
-def check_finite(values: Tensor, first_example: int, what: str) -> None:
+def check_finite_array(values: Tensor, first_example: int, what: str) -> None:
     """Raise `InputError` for NaN and infinite values. Each row belongs to one example, the first to ``first_example``."""
     invalid = ~torch.isfinite(values.flatten(1) if values.dim() > 1 else values[:, None]).all(dim=1)
     if invalid.any():
@@ -72,34 +62,7 @@ def check_finite(values: Tensor, first_example: int, what: str) -> None:
         )
 
 
-def outputs_of(model: nn.Module, x: Tensor, batch_size: int) -> Tensor:
-    """Return the network's outputs, (n, classes). Another shape, NaN or infinity raises `InputError`."""
-    batches = []
-    with torch.no_grad():
-        for start in range(0, len(x), batch_size):
-            batch = x[start : start + batch_size]
-            scores = checked_shape(model(batch.clone()), len(batch))
-            check_finite(scores, start, "the network's output")
-            batches.append(scores)
-    return torch.cat(batches)
-
-
-def checked_shape(scores: Any, examples: int) -> Tensor:
-    """Return the outputs unchanged if they have the shape (examples, classes); otherwise raise `InputError`."""
-    if not isinstance(scores, Tensor):
-        raise InputError(
-            f"network: expected one output tensor (batch, classes), got a {type(scores).__name__}; "
-            "wrap the network in a module that returns only the scores"
-        )
-    if scores.dim() != 2 or len(scores) != examples:
-        raise InputError(
-            f"network: expected outputs of shape ({examples}, classes) for {examples} examples, got {tuple(scores.shape)}; "
-            "wrap the network in a module that returns one score per class (a single output as (batch, 1))"
-        )
-    return scores
-
-
-def resolve_targets(target: Any, scores: Tensor) -> Tensor:
+def targets_as_array(target: Any, scores: Tensor) -> Tensor:
     """Return one output index per example. ``target`` is one index for all, one per example, or ``"predicted"``."""
     count, classes = scores.shape
     if isinstance(target, str):
@@ -127,3 +90,8 @@ def resolve_targets(target: Any, scores: Tensor) -> Tensor:
 
 def _are_integers(values: np.ndarray[Any, Any]) -> bool:
     return bool(np.issubdtype(values.dtype, np.floating) and np.all(values == np.floor(values)))
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Return a tensor, an array or a list as an array."""
+    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)

@@ -12,6 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
+from perdure.base.errors import InputError
+from perdure.explain.adapters.arrays import check_finite_array
+
 TOLERANCE = 1e-5
 MIN_CHANNELS = 16  # convolutions with fewer channels are slower in the channels-last layout (measured on LeNet)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -19,7 +22,7 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 @contextmanager
-def preserved(model: nn.Module) -> Iterator[None]:
+def preserved_model(model: nn.Module) -> Iterator[None]:
     """Restore hooks, attributes, mode, ``requires_grad``, gradients, parameters and buffers when the block ends.
 
     Explainers register hooks on modules, and some leave attributes behind. Changes made by the network's own forward pass
@@ -75,7 +78,7 @@ def _restore_values(tensor: Tensor, value: Tensor) -> None:
             tensor.copy_(value)
 
 
-def fast_copy(model: nn.Module, probe: Tensor) -> nn.Module:
+def fast_model_copy(model: nn.Module, probe: Tensor) -> nn.Module:
     """Return a faster copy of a network for evaluation, or the network itself if it cannot be copied.
 
     Batch norm is folded, and the memory layout changed, only if this changes no output on ``probe`` by more than 1e-5. The
@@ -164,3 +167,40 @@ def _fold(model: nn.Module, layer_name: str, norm_name: str) -> None:
 
 def _same_outputs(model: nn.Module, probe: Tensor, expected: Tensor) -> bool:
     return bool((model(probe.clone()) - expected).abs().max() <= TOLERANCE)
+
+
+def device_and_dtype(model: nn.Module, fallback: Any = None) -> tuple[torch.device, torch.dtype]:
+    """Return the device and floating-point type of a network; without parameters or buffers, those of ``fallback``."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.is_floating_point():
+            return tensor.device, tensor.dtype
+    if isinstance(fallback, Tensor) and fallback.is_floating_point():
+        return fallback.device, fallback.dtype
+    return torch.device("cpu"), torch.float32
+
+
+def outputs_of(model: nn.Module, x: Tensor, batch_size: int) -> Tensor:
+    """Return the network's outputs, (n, classes). Another shape, NaN or infinity raises `InputError`."""
+    batches = []
+    with torch.no_grad():
+        for start in range(0, len(x), batch_size):
+            batch = x[start : start + batch_size]
+            scores = checked_shape(model(batch.clone()), len(batch))
+            check_finite_array(scores, start, "the network's output")
+            batches.append(scores)
+    return torch.cat(batches)
+
+
+def checked_shape(scores: Any, examples: int) -> Tensor:
+    """Return the outputs unchanged if they have the shape (examples, classes); otherwise raise `InputError`."""
+    if not isinstance(scores, Tensor):
+        raise InputError(
+            f"network: expected one output tensor (batch, classes), got a {type(scores).__name__}; "
+            "wrap the network in a module that returns only the scores"
+        )
+    if scores.dim() != 2 or len(scores) != examples:
+        raise InputError(
+            f"network: expected outputs of shape ({examples}, classes) for {examples} examples, got {tuple(scores.shape)}; "
+            "wrap the network in a module that returns one score per class (a single output as (batch, 1))"
+        )
+    return scores

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.explain.adapters.arrays import as_batch, check_finite, checked_shape, device_and_dtype
-from perdure.explain.adapters.models import preserved
+from perdure.explain.adapters.arrays import as_batch_array, check_finite_array
+from perdure.explain.adapters.models import checked_shape, device_and_dtype, preserved_model
 from perdure.explain.checks.observation import Observation, Operation, observe
 from perdure.explain.checks.operations import ELEMENTWISE
 from perdure.explain.explainer import EXPLAINERS
@@ -123,7 +123,7 @@ class ModuleRules(Gradients):
                 yield Problem(operation.layer, *_missing_rule(operation))
 
     def _linear_without_rule(self, observation: Observation, linear: tuple[type[nn.Module], ...]) -> Iterator[Problem]:
-        additions = addition_modules(observation.operations)
+        additions = network_addition_modules(observation.operations)
         for operation in observation.operations:
             has_rule = operation.leaf and isinstance(operation.module, linear)
             if operation.kind in {"routing", "nonlinear", "product"} or has_rule or operation.layer in additions:
@@ -162,7 +162,7 @@ class Inspection:
     @property
     def additions(self) -> frozenset[str]:
         """Names of the modules that do nothing but add two branches."""
-        return addition_modules(self.observation.operations)
+        return network_addition_modules(self.observation.operations)
 
     def problems(self, requirement: Requirement) -> Iterator[Problem]:
         """Yield everything that violates a requirement."""
@@ -177,8 +177,8 @@ class Inspection:
 
 def check_network(model: nn.Module, x: Any) -> tuple[Finding, ...]:
     """Return everything in a network that would make a registered method wrong, with its remedy."""
-    with preserved(model), torch.inference_mode(False):
-        inspection = inspect_network(model, as_batch(x, "x", *device_and_dtype(model, x)))
+    with preserved_model(model), torch.inference_mode(False):
+        inspection = inspect_network(model, as_batch_array(x, "x", *device_and_dtype(model, x)))
         methods: dict[Problem, set[str]] = {problem: set() for problem in inspection.general}
         for name in EXPLAINERS.names():
             for problem in inspection.problems(EXPLAINERS.get(name).requirement({})):
@@ -194,11 +194,11 @@ def inspect_network(model: nn.Module, x: Tensor) -> Inspection:
     rows = x[:2] if len(x) > 1 else torch.cat([x[:1], torch.zeros_like(x[:1])])
     observation, output = observe(model, rows)
     scores = checked_shape(output, len(rows))
-    check_finite(scores[: len(x)].detach(), 0, "the network's output")
+    check_finite_array(scores[: len(x)].detach(), 0, "the network's output")
     return Inspection(model, observation, (*_randomness(observation), *_coupling(model, rows, scores)))
 
 
-def addition_modules(operations: list[Operation]) -> frozenset[str]:
+def network_addition_modules(operations: list[Operation]) -> frozenset[str]:
     """Return the names of leaf modules whose only operation is one sum of two branches."""
     by_layer: dict[str, list[str]] = {}
     for operation in operations:

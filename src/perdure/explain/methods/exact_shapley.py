@@ -15,7 +15,7 @@ from perdure.explain.shapley.maps import player_value_maps
 
 
 @explainer("exact_shapley", needs=Outputs(), stochastic=False, pixels="players")
-def exact_shapley_maps(request: Request) -> Tensor:
+def exact_shapley_method(request: Request) -> Tensor:
     """Exact Shapley values of at most 20 players, from all coalitions."""
 
     def solve(game: NetworkGame, _: int) -> Any:

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.base.errors import InputError, suggest
-from perdure.explain.adapters.arrays import check_finite
-from perdure.explain.adapters.models import fast_copy
+from perdure.base.errors import InputError, error_suggestion
+from perdure.explain.adapters.arrays import check_finite_array
+from perdure.explain.adapters.models import fast_model_copy
 from perdure.explain.checks.network import Gradients
 from perdure.explain.draws import example_key, generator
 from perdure.explain.explainer import Request, explainer
@@ -59,7 +59,7 @@ class ExpectedGradients:
     gradients: int
 
 
-def balanced_draws(samples: int, backgrounds: int, rng: np.random.Generator) -> Draws:
+def expected_gradients_balanced_draws(samples: int, backgrounds: int, rng: np.random.Generator) -> Draws:
     """Return draws that use all background examples equally often, with evenly spaced points on each path."""
     used = min(samples, backgrounds)
     order = rng.permutation(backgrounds)[:used]
@@ -72,7 +72,7 @@ def balanced_draws(samples: int, backgrounds: int, rng: np.random.Generator) -> 
     return Draws(np.repeat(order, counts), alpha, 1.0 / (used * points_on_path), int(counts.min()))
 
 
-def iid_draws(samples: int, backgrounds: int, seed: int, examples: int) -> list[Draws]:
+def expected_gradients_iid_draws(samples: int, backgrounds: int, seed: int, examples: int) -> list[Draws]:
     """Return the draws of ``shap.GradientExplainer.shap_values(..., rseed=seed)`` for each example, in its order."""
     state = np.random.RandomState(seed)  # the generator that shap uses
     draws = []
@@ -96,10 +96,10 @@ def expected_gradients_maps(request: Request, draws: str = "balanced") -> Tensor
 def expected_gradients(request: Request, draws: str = "balanced") -> ExpectedGradients:
     """Return the expected gradients of a request with their standard errors."""
     if draws not in KINDS:
-        raise InputError(f"draws: unknown kind {draws!r}, {suggest(str(draws), list(KINDS))}")
+        raise InputError(f"draws: unknown kind {draws!r}, {error_suggestion(str(draws), list(KINDS))}")
     background = request.required_background("expected_gradients")
     probes = min(4, max(1, request.batch_size // 2))
-    model = fast_copy(request.model, torch.cat([request.x[:probes], background[:probes]])[: request.batch_size])
+    model = fast_model_copy(request.model, torch.cat([request.x[:probes], background[:probes]])[: request.batch_size])
     plan = _plan(request, draws, len(background))
     values, stderr = [], []
     running = _RunningMean(request.x[0], plan[0])
@@ -118,9 +118,9 @@ def expected_gradients(request: Request, draws: str = "balanced") -> ExpectedGra
 
 def _plan(request: Request, kind: str, backgrounds: int) -> list[Draws]:
     if kind == "iid":
-        return iid_draws(request.samples, backgrounds, request.seed, len(request.x))
+        return expected_gradients_iid_draws(request.samples, backgrounds, request.seed, len(request.x))
     streams = (generator(request.seed, example_key(example)) for example in request.x)
-    return [balanced_draws(request.samples, backgrounds, rng) for rng in streams]
+    return [expected_gradients_balanced_draws(request.samples, backgrounds, rng) for rng in streams]
 
 
 def _products(
@@ -151,7 +151,7 @@ def _products(
         product = gradient * (end - start)
         for index, span in slices:
             offset = index * samples + span.start - first
-            check_finite(
+            check_finite_array(
                 product[offset : offset + span.stop - span.start].reshape(1, -1), index, "a gradient on its path"
             )
         yield spans, product

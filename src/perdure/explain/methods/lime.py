@@ -16,7 +16,7 @@ from perdure.explain.baselines import baseline_rows
 from perdure.explain.checks.network import Outputs
 from perdure.explain.draws import example_key, generator
 from perdure.explain.explainer import Request, explainer
-from perdure.explain.shapley.players import Players, pixels, players_of, superpixels
+from perdure.explain.shapley.players import Players, pixel_players, players_of, superpixel_players
 
 KERNEL_WIDTH = 0.25
 """The width that the authors' code uses for cosine distances between coalitions."""
@@ -45,7 +45,7 @@ def lime(request: Request, kernel_width: float = KERNEL_WIDTH) -> Tensor:
 def _players(request: Request, example: Tensor) -> Players:
     if request.players is not None:
         return players_of(request.players, example)
-    return superpixels(example) if example.dim() == 3 else pixels(tuple(example.shape))
+    return superpixel_players(example) if example.dim() == 3 else pixel_players(tuple(example.shape))
 
 
 def _map(request: Request, index: int, players: Players, baseline: Tensor, kernel_width: float) -> Tensor:

@@ -20,7 +20,7 @@ def _needs(options: Mapping[str, Any]) -> Gradients | Outputs:
 
 
 @explainer("shapley", needs=_needs, stochastic=True, pixels="players")
-def shapley_maps(request: Request, estimator: str = "antithetic") -> Tensor:
+def shapley_method(request: Request, estimator: str = "antithetic") -> Tensor:
     """Sampled Shapley values of the players, ``samples`` permutations per example.
 
     Each player's value is written to all of its variables. ``estimator``: antithetic, castro, leverage or gradient.

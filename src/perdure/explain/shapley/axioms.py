@@ -20,9 +20,8 @@ from perdure.base.errors import InputError
 from perdure.explain.attribute import attribute
 from perdure.explain.draws import generator
 from perdure.explain.shapley.exact import ExactShapley, exact_shapley
-from perdure.explain.shapley.game import NetworkGame
-from perdure.explain.shapley.players import features
-from perdure.explain.shapley.values import FloatArray, GameFunction, game_values, player_count
+from perdure.explain.shapley.game import FloatArray, GameFunction, NetworkGame, game_values
+from perdure.explain.shapley.players import feature_players, player_count
 
 MOST_PLAYERS = 12
 DUMMY_VALUE = 0.7
@@ -134,7 +133,7 @@ def check_network_axioms(
     extended = torch.cat([row, torch.ones(1, 1)], dim=1), torch.cat([start, torch.zeros(1, 1)], dim=1)
     attributions = solve(model, row, start)
     symmetric_pair = solve(_Sum(_Exchange(model, count), copy.deepcopy(model)), equal_row, equal_start)
-    game = NetworkGame(model, row[0], target, features((count,)), start[0])
+    game = NetworkGame(model, row[0], target, feature_players((count,)), start[0])
     exact = exact_shapley(game, count)
     gaps = {
         "linearity": solve(_Sum(model, second), row, start) - attributions - solve(second, row, start),

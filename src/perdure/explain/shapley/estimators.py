@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError, suggest
-from perdure.explain.draws import permutation_ranks
-from perdure.explain.shapley.values import FloatArray, GameFunction, game_values, player_count
+from perdure.base.errors import InputError, error_suggestion
+from perdure.explain.draws import draw_permutation_ranks
+from perdure.explain.shapley.game import FloatArray, GameFunction, game_values
+from perdure.explain.shapley.players import player_count
 
 ESTIMATORS = ("castro", "antithetic", "leverage", "gradient")
 CHUNK_ELEMENTS = 2**22
@@ -101,7 +102,7 @@ def shapley(
     """
     count, permutations = player_count(players), _positive_integer("samples", samples)
     if estimator not in ESTIMATORS:
-        raise InputError(f"estimator: unknown name {estimator!r}, {suggest(str(estimator), list(ESTIMATORS))}")
+        raise InputError(f"estimator: unknown name {estimator!r}, {error_suggestion(str(estimator), list(ESTIMATORS))}")
     if wanted_stderr is not None and not wanted_stderr > 0:
         raise InputError(f"wanted_stderr: expected a positive number, got {wanted_stderr!r}")
     evaluations = permutations * (count + 1)
@@ -135,7 +136,7 @@ def _permutation_estimate(value: GameFunction, players: int, budget: Budget, see
             f"estimator {name!r}: expected at least {unit} samples and {inner * unit + 2} evaluations, got "
             f"{budget.samples} and {budget.evaluations}; increase samples or max_evaluations"
         )
-    empty, full = empty_and_full_values(value, players)
+    empty, full = estimator_end_values(value, players)
     moments = Moments()
     chunk = max(1, CHUNK_ELEMENTS // (unit * players * players))
     if budget.stderr is not None:
@@ -150,7 +151,7 @@ def _permutation_estimate(value: GameFunction, players: int, budget: Budget, see
     return Shapley(moments.mean, moments.stderr(), 2 + units * unit * inner, units * unit, name)
 
 
-def empty_and_full_values(value: GameFunction, players: int) -> tuple[FloatArray, FloatArray]:
+def estimator_end_values(value: GameFunction, players: int) -> tuple[FloatArray, FloatArray]:
     """Return the game's values of the empty and of the full coalition."""
     values = game_values(value, np.array([[False] * players, [True] * players]))
     return values[0], values[1]
@@ -159,7 +160,7 @@ def empty_and_full_values(value: GameFunction, players: int) -> tuple[FloatArray
 def _rank_chunks(seed: int, players: int, units: int, unit: int, chunk: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield the ranks of ``chunk`` permutations at a time; if ``unit`` is 2, each is followed by its reverse."""
     for first in range(0, units, chunk):
-        ranks = [permutation_ranks(seed, index, players) for index in range(first, min(first + chunk, units))]
+        ranks = [draw_permutation_ranks(seed, index, players) for index in range(first, min(first + chunk, units))]
         if unit == 2:
             ranks = [order for forward in ranks for order in (forward, players - 1 - forward)]
         yield first, np.stack(ranks)
@@ -176,14 +177,14 @@ def ordered_marginals(value: GameFunction, ranks: NDArray[np.int64], empty: Floa
     chunk = max(1, CHUNK_ELEMENTS // (orders * players))  # bounds the memory of the coalitions
     for first in range(1, players, chunk):
         steps = np.arange(first, min(first + chunk, players))
-        values[:, steps] = values_at_steps(value, ranks, steps).reshape(orders, len(steps), *empty.shape)
+        values[:, steps] = estimator_values_at_steps(value, ranks, steps).reshape(orders, len(steps), *empty.shape)
     gains = np.diff(values, axis=1)
     index = ranks if gains.ndim == 2 else ranks[:, :, None]
     marginals: FloatArray = np.take_along_axis(gains, index, axis=1)
     return marginals
 
 
-def values_at_steps(value: Any, ranks: NDArray[np.int64], steps: NDArray[np.int64]) -> FloatArray:
+def estimator_values_at_steps(value: Any, ranks: NDArray[np.int64], steps: NDArray[np.int64]) -> FloatArray:
     """Return the game's values after these steps of each order, from the game's ``values_along_orders`` if it has one."""
     if hasattr(value, "values_along_orders"):
         shared: FloatArray = value.values_along_orders(ranks, steps)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.explain.shapley.values import FloatArray, GameFunction, game_values, player_count
+from perdure.explain.shapley.game import FloatArray, GameFunction, game_values
+from perdure.explain.shapley.players import player_count
 
 MOST_PLAYERS = 20
 CHUNK = 2**16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.explain.adapters.arrays import check_finite, rows_per_batch
+from perdure.explain.adapters.arrays import array_batch_size, check_finite_array
 from perdure.explain.shapley.players import Players
 
 FloatArray = NDArray[np.float64]
+GameFunction = Callable[[NDArray[np.bool_]], Any]
+"""Takes (m, players) booleans, one coalition per row; returns (m,) or (m, outputs)."""
 
 
 class NetworkGame:
@@ -47,7 +49,7 @@ class NetworkGame:
         self.model, self.target, self.index = model, target, index
         self.example, self.baseline, self.partition = example, baseline, players
         self.layer, self.source = layer, source
-        self.batch_size = rows_per_batch(batch_size, example.shape if source is None else source.shape)
+        self.batch_size = array_batch_size(batch_size, example.shape if source is None else source.shape)
         self._by_position = players.kind == "pixels" and example.dim() > 1
 
     @property
@@ -98,7 +100,7 @@ class NetworkGame:
     def _checked(self, scores: Tensor) -> Tensor:
         """Return the target's scores. NaN and infinity raise `InputError`."""
         target_scores: Tensor = scores[:, self.target]
-        check_finite(target_scores.detach().reshape(1, -1), self.index, "the network's output for a coalition")
+        check_finite_array(target_scores.detach().reshape(1, -1), self.index, "the network's output for a coalition")
         return target_scores
 
     def _source(self) -> Tensor:
@@ -107,7 +109,7 @@ class NetworkGame:
         return self.source
 
 
-def layer_output(model: nn.Module, layer: nn.Module, source: Tensor) -> Tensor:
+def game_layer_output(model: nn.Module, layer: nn.Module, source: Tensor) -> Tensor:
     """Return the output of a layer for one input, without the batch dimension."""
     outputs: list[Tensor] = []
     handle = layer.register_forward_hook(lambda _, __, output: outputs.append(output.detach().clone()))
@@ -131,3 +133,22 @@ def _replaced(layer: nn.Module, rows: Tensor) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+def game_values(value: GameFunction, coalitions: NDArray[np.bool_]) -> FloatArray:
+    """Return a game's values, (m,) or (m, outputs). Another shape, NaN or infinity raises `InputError`."""
+    raw = value(coalitions)
+    if hasattr(raw, "detach"):
+        raw = raw.detach().cpu().numpy()
+    values = np.asarray(raw, dtype=np.float64)
+    if values.ndim not in (1, 2) or len(values) != len(coalitions):
+        raise InputError(
+            f"value: expected shape ({len(coalitions)},) or ({len(coalitions)}, outputs) for {len(coalitions)} coalitions, "
+            f"got {values.shape}"
+        )
+    if not np.isfinite(values).all():
+        invalid = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        members = np.flatnonzero(coalitions[invalid.argmax()])
+        shown = ", ".join(map(str, members[:8])) + (", ..." if len(members) > 8 else "")
+        raise InputError(f"value: the value of coalition {{{shown}}} is NaN or infinite")
+    return values

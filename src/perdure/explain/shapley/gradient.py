@@ -56,15 +56,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.explain.draws import generator, permutation_ranks
+from perdure.explain.draws import draw_permutation_ranks, generator
 from perdure.explain.shapley.estimators import (
     CHUNK_ELEMENTS,
     Budget,
     Shapley,
-    empty_and_full_values,
+    estimator_end_values,
     ordered_marginals,
 )
-from perdure.explain.shapley.values import FloatArray
+from perdure.explain.shapley.game import FloatArray
 
 GRADIENT_COST = 3  # evaluations: one forward pass, and a backward pass that costs two
 SMALLEST_BLOCK, LARGEST_BLOCK = 2, 16
@@ -84,7 +84,7 @@ def gradient_shapley(value: Any, players: int, budget: Budget, seed: int) -> Sha
             "estimator 'gradient' needs a differentiable game: pass a NetworkGame or an object with a method gradients, "
             "or use 'antithetic'"
         )
-    empty, full = empty_and_full_values(value, players)
+    empty, full = estimator_end_values(value, players)
     if empty.ndim:
         raise InputError("estimator 'gradient' needs a game with one output, got several; use 'antithetic'")
     levels = _Levels(value, players, empty, full, seed)
@@ -197,7 +197,7 @@ class _Levels:
 
     def correct(self, indices: range) -> FloatArray:
         """Evaluate permutations and their reverses; return D - H, (pairs, 2, players)."""
-        forward = np.stack([permutation_ranks(self.seed, index, self.players) for index in indices])
+        forward = np.stack([draw_permutation_ranks(self.seed, index, self.players) for index in indices])
         ranks = np.stack([forward, self.players - 1 - forward], axis=1).reshape(-1, self.players)
         block = np.searchsorted(self.cuts, ranks, side="right") - 1
         slope_sum = np.where(block == 0, self.outer[0], 0.0) + np.where(block == len(self.cuts) - 2, self.outer[1], 0.0)

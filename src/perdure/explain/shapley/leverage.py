@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
 from perdure.explain.draws import generator
-from perdure.explain.shapley.estimators import CHUNK_ELEMENTS, Budget, Shapley, empty_and_full_values
-from perdure.explain.shapley.values import FloatArray, GameFunction, game_values
+from perdure.explain.shapley.estimators import CHUNK_ELEMENTS, Budget, Shapley, estimator_end_values
+from perdure.explain.shapley.game import FloatArray, GameFunction, game_values
 
 GROUPS = 20
 RESAMPLES = 100
@@ -26,7 +26,7 @@ def leverage_shapley(value: GameFunction, players: int, budget: Budget, seed: in
     groups of pairs.
     """
     if players == 1:
-        empty, full = empty_and_full_values(value, 1)
+        empty, full = estimator_end_values(value, 1)
         return Shapley((full - empty)[None], np.zeros_like(full)[None], 2, budget.samples, "leverage")
     pairs = (budget.evaluations - 2) // 2
     groups = min(GROUPS, pairs // players)
@@ -35,7 +35,7 @@ def leverage_shapley(value: GameFunction, players: int, budget: Budget, seed: in
             f"estimator 'leverage': expected at least {4 * players + 2} evaluations for {players} players, got "
             f"{budget.evaluations}; increase samples, or use 'antithetic'"
         )
-    empty, full = empty_and_full_values(value, players)
+    empty, full = estimator_end_values(value, players)
     streams = [generator(seed, 2, group) for group in range(groups)]
     grams, sides = np.zeros((groups, players, players)), np.zeros((groups, players, *empty.shape))
     done = 0

@@ -11,12 +11,12 @@ from torch import nn
 
 from perdure.base.errors import InputError
 from perdure.explain.attribute import prepared_request
-from perdure.explain.draws import example_key, permutation_ranks
+from perdure.explain.draws import draw_permutation_ranks, example_key
 from perdure.explain.explainer import Progress, Request
-from perdure.explain.shapley.estimators import empty_and_full_values, ordered_marginals, values_at_steps
+from perdure.explain.shapley.estimators import estimator_end_values, estimator_values_at_steps, ordered_marginals
 from perdure.explain.shapley.game import FloatArray, NetworkGame
 from perdure.explain.shapley.players import Players
-from perdure.explain.shapley.table import games_of
+from perdure.explain.shapley.table import shapley_table_games
 
 CHUNK_EVALUATIONS = 4096  # bounds the memory of the coalitions
 
@@ -64,7 +64,7 @@ def shapley_marginals(
 
 def _marginals(request: Request, paired: bool, of: Sequence[int] | None) -> FloatArray:
     marginals = []
-    for index, game in enumerate(games_of(request, at_layer=False)):
+    for index, game in enumerate(shapley_table_games(request, at_layer=False)):
         if of is not None and not all(0 <= player < game.players for player in of):
             raise InputError(f"of: expected players from 0 to {game.players - 1}, got {list(of)}")
         key = example_key(request.x[index])
@@ -77,7 +77,7 @@ def _marginals(request: Request, paired: bool, of: Sequence[int] | None) -> Floa
 def _game_marginals(
     game: NetworkGame, permutations: int, seed: int, paired: bool, of: Sequence[int] | None
 ) -> NDArray[np.float64]:
-    empty, full = empty_and_full_values(game, game.players)
+    empty, full = estimator_end_values(game, game.players)
     rows = []
     chunk = max(1, CHUNK_EVALUATIONS // game.players)
     for first in range(0, permutations, chunk):
@@ -93,7 +93,7 @@ def _game_marginals(
 
 def _ranks(seed: int, index: int, players: int, paired: bool) -> NDArray[np.int64]:
     """Return the rank of each player in one order; the second of a pair is the first reversed."""
-    ranks = permutation_ranks(seed, index // 2 if paired else index, players)
+    ranks = draw_permutation_ranks(seed, index // 2 if paired else index, players)
     return players - 1 - ranks if paired and index % 2 else ranks
 
 
@@ -101,6 +101,6 @@ def _selected(game: NetworkGame, ranks: NDArray[np.int64], of: NDArray[np.int64]
     """Return the contributions of selected players in one order, from the coalitions before and after each of them."""
     before = ranks[0, of]
     steps, positions = np.unique(np.concatenate([before, before + 1]), return_inverse=True)
-    values = values_at_steps(game, ranks, steps).reshape(-1)[positions]
+    values = estimator_values_at_steps(game, ranks, steps).reshape(-1)[positions]
     gains: FloatArray = values[len(of) :] - values[: len(of)]
     return gains

@@ -10,7 +10,7 @@ import torch
 from skimage.segmentation import slic
 from torch import Tensor
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 
 KINDS = ("pixels", "features", "grid", "superpixels")
 SHARED_BY_CHANNELS = ("pixels", "grid", "superpixels")
@@ -58,21 +58,21 @@ def players_from_labels(labels: Any) -> Players:
     return Players(torch.from_numpy(numbered.reshape(array.shape)), int(numbered.max()) + 1)
 
 
-def features(shape: tuple[int, ...]) -> Players:
+def feature_players(shape: tuple[int, ...]) -> Players:
     """Return players for single variables, such as the columns of a table."""
     count = int(np.prod(shape))
     return Players(torch.arange(count).reshape(shape), count, "features")
 
 
-def pixels(shape: tuple[int, ...]) -> Players:
+def pixel_players(shape: tuple[int, ...]) -> Players:
     """Return players for positions, each with all channels; for single variables if there are no channels."""
     if len(shape) < 2:
-        return features(shape)
+        return feature_players(shape)
     count = int(np.prod(shape[1:]))
     return Players(torch.arange(count).reshape(1, *shape[1:]).expand(shape).clone(), count, "pixels")
 
 
-def grid(shape: tuple[int, ...], cells: int = GRID_CELLS) -> Players:
+def grid_players(shape: tuple[int, ...], cells: int = GRID_CELLS) -> Players:
     """Return players for the cells of a grid with ``cells`` cells along height and width, or along time."""
     if len(shape) < 2:
         raise InputError(f"players 'grid': an example of shape {shape} has no positions; use 'features'")
@@ -85,7 +85,7 @@ def grid(shape: tuple[int, ...], cells: int = GRID_CELLS) -> Players:
     return Players(label[None].expand(shape).clone(), cells ** (len(shape) - 1), "grid")
 
 
-def superpixels(image: Tensor, count: int = SUPERPIXELS) -> Players:
+def superpixel_players(image: Tensor, count: int = SUPERPIXELS) -> Players:
     """Return players for the superpixels of an image: about ``count`` segments by SLIC (Achanta et al. 2012).
 
     Quickshift with its default settings, which LIME's authors use, finds a single segment in a 32 x 32 image. If SLIC also
@@ -101,7 +101,7 @@ def superpixels(image: Tensor, count: int = SUPERPIXELS) -> Players:
     segments = slic(scaled, n_segments=count, channel_axis=0, start_label=0, convert2lab=len(array) == 3)
     names, numbered = np.unique(segments, return_inverse=True)
     if len(names) < 2:
-        return grid(tuple(image.shape), min(GRID_CELLS, *image.shape[1:]))
+        return grid_players(tuple(image.shape), min(GRID_CELLS, *image.shape[1:]))
     label = torch.from_numpy(numbered.reshape(array.shape[1:]))
     return Players(label[None].expand(image.shape).clone(), int(label.max()) + 1, "superpixels")
 
@@ -111,17 +111,28 @@ def players_of(kind: Players | str | Any | None, example: Tensor) -> Players:
     if isinstance(kind, Players):
         players = kind
     elif kind is None:
-        players = pixels(tuple(example.shape))
+        players = pixel_players(tuple(example.shape))
     elif not isinstance(kind, str):
         players = players_from_labels(kind)
     elif kind == "superpixels":
-        players = superpixels(example)
+        players = superpixel_players(example)
     elif kind in KINDS:
-        players = {"pixels": pixels, "features": features, "grid": grid}[kind](tuple(example.shape))
+        players = {"pixels": pixel_players, "features": feature_players, "grid": grid_players}[kind](
+            tuple(example.shape)
+        )
     else:
-        raise InputError(f"players: unknown kind {kind!r}, {suggest(kind, list(KINDS))}; or pass an array of labels")
+        raise InputError(
+            f"players: unknown kind {kind!r}, {error_suggestion(kind, list(KINDS))}; or pass an array of labels"
+        )
     if players.shape != tuple(example.shape):
         raise InputError(
             f"players: expected labels of shape {tuple(example.shape)}, the shape of one example, got {players.shape}"
         )
     return players
+
+
+def player_count(players: Any) -> int:
+    """Return the number of players as an int; anything but a positive integer raises `InputError`."""
+    if isinstance(players, bool) or not isinstance(players, int | np.integer) or players < 1:
+        raise InputError(f"players: expected a positive integer, got {players!r}")
+    return int(players)

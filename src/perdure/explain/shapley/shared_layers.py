@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from perdure.explain.adapters.models import TOLERANCE, ChannelsLast, fast_copy
+from perdure.explain.adapters.models import TOLERANCE, ChannelsLast, fast_model_copy
 from perdure.explain.shapley.game import FloatArray, NetworkGame
 
 MOST_ELEMENTS = 2**22  # of the contributions in all windows; more need too much memory
@@ -37,7 +37,7 @@ def fast_game(game: NetworkGame) -> NetworkGame:
     if game.layer is not None:
         return game
     probe = torch.stack([game.example, game.baseline, (game.example + game.baseline) / 2])[: game.batch_size]
-    model = fast_copy(game.model, probe)
+    model = fast_model_copy(game.model, probe)
     arguments = (game.example, game.target, game.partition, game.baseline)
     plain = NetworkGame(model, *arguments, batch_size=game.batch_size, index=game.index)
     stem = _stem(model, game.example) if game.partition.kind == "pixels" and model is not game.model else None

@@ -20,8 +20,8 @@ from perdure.explain.explainer import Progress, Request
 from perdure.explain.methods.gradcam import map_layer
 from perdure.explain.shapley.estimators import shapley
 from perdure.explain.shapley.exact import MOST_PLAYERS, exact_shapley
-from perdure.explain.shapley.game import FloatArray, NetworkGame, layer_output
-from perdure.explain.shapley.players import Players, pixels, players_of
+from perdure.explain.shapley.game import FloatArray, NetworkGame, game_layer_output
+from perdure.explain.shapley.players import Players, pixel_players, players_of
 from perdure.explain.shapley.shared_layers import fast_game
 
 
@@ -97,7 +97,7 @@ def shapley_table(
         return _table(replace(request, layer=layer_name), parts, estimator, at_layer=True)
 
 
-def layer_maps(model: nn.Module, x: Any, target: Any, layer: str | nn.Module | None = None) -> FloatArray:
+def shapley_table_layer_maps(model: nn.Module, x: Any, target: Any, layer: str | nn.Module | None = None) -> FloatArray:
     """Return Grad-CAM at the resolution of its layer, (examples, positions), rectified and not resized."""
     with prepared_request(model, x, target, "gradcam", layer=layer) as request:
         name = map_layer(request.inspection, request.layer, request.x)
@@ -115,7 +115,7 @@ def _table(request: Request, parts: int, estimator: str, *, at_layer: bool) -> S
     exact = estimator == "exact"
     estimates: list[FloatArray] = []
     evaluations = 0
-    for index, game in enumerate(games_of(request, at_layer)):
+    for index, game in enumerate(shapley_table_games(request, at_layer)):
         if estimates and game.players != estimates[0].shape[1]:
             raise InputError(
                 f"players: expected the same players for all examples, got {game.players} for example {index} and "
@@ -152,7 +152,7 @@ def _parts(request: Request, game: NetworkGame, index: int, parts: int, estimato
         yield shapley(game, game.players, request.samples // parts, estimator, seed)
 
 
-def games_of(request: Request, at_layer: bool) -> Iterator[NetworkGame]:
+def shapley_table_games(request: Request, at_layer: bool) -> Iterator[NetworkGame]:
     """Yield the game of each example, on the input or on the positions of a layer."""
     if not at_layer:
         baselines = baseline_rows(request.baseline, request.x, request.background)
@@ -166,14 +166,14 @@ def games_of(request: Request, at_layer: bool) -> Iterator[NetworkGame]:
         return
     layer = request.model.get_submodule(request.layer or "")
     background = request.required_background("gradcam")
-    mean = torch.stack([layer_output(request.model, layer, row) for row in background]).mean(dim=0)
+    mean = torch.stack([game_layer_output(request.model, layer, row) for row in background]).mean(dim=0)
     for index, example in enumerate(request.x):
-        units = layer_output(request.model, layer, example)
+        units = game_layer_output(request.model, layer, example)
         yield NetworkGame(
             request.model,
             units,
             int(request.target[index]),
-            pixels(tuple(units.shape)),
+            pixel_players(tuple(units.shape)),
             mean,
             batch_size=request.batch_size,
             layer=layer,

@@ -7,7 +7,7 @@ from torch import Tensor
 from perdure.learners.data import Batch
 from perdure.learners.parts.gradient_vectors import flat_gradient, set_flat_gradient
 from perdure.learners.parts.memory import Reservoir
-from perdure.learners.parts.ranges import require_above
+from perdure.learners.parts.ranges import require_range_above
 from perdure.learners.parts.replay import ReplayLearner
 
 
@@ -26,7 +26,7 @@ class AGEM(ReplayLearner, name="agem"):
         reference: int = 64
 
         def __post_init__(self) -> None:
-            require_above(self, 0, "buffer", "reference")
+            require_range_above(self, 0, "buffer", "reference")
 
     published = {"split-cifar10": {"lr": 0.03}, "split-cifar100": {"lr": 0.03}, "split-tiny-imagenet": {"lr": 0.01}}
 

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from perdure.learners.data import Batch
-from perdure.learners.learner import parameter_count
+from perdure.learners.learner import learner_parameter_count
 from perdure.learners.methods.derpp import DERPlusPlus
 from perdure.learners.parts.memory import BalancedReservoir
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 from perdure.learners.parts.replay import ReplayLearner
 from perdure.nets import features_and_outputs, features_of
 
@@ -38,8 +38,8 @@ class BFP(ReplayLearner, name="bfp"):
         alpha_bfp: float = 1.0
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "alpha", "beta", "alpha_bfp")
-            require_above(self, 0, "buffer")
+            require_range_at_least(self, 0, "alpha", "beta", "alpha_bfp")
+            require_range_above(self, 0, "buffer")
 
     search_space = {**DERPlusPlus.search_space, "alpha_bfp": (0.1, 10.0)}
     published = {
@@ -93,7 +93,7 @@ class BFP(ReplayLearner, name="bfp"):
                 features = torch.cat([features, features_and_outputs(self.net, third_x)[0]])
             with torch.no_grad():
                 old_features = features_of(self.teacher, x)
-            loss = loss + self.settings.alpha_bfp * feature_distance(self.projection(features), old_features)
+            loss = loss + self.settings.alpha_bfp * bfp_feature_distance(self.projection(features), old_features)
         self.memory.add(batch.unaugmented_x, batch.y, logits.detach())
         return loss
 
@@ -105,7 +105,7 @@ class BFP(ReplayLearner, name="bfp"):
     @property
     def teacher_parameters(self) -> int:
         """The old network, from the second task on."""
-        return parameter_count(self.net) if self.visited else 0
+        return learner_parameter_count(self.net) if self.visited else 0
 
     def make_projection(self, step: int) -> nn.Linear:
         """Return a new linear map of the features."""
@@ -117,7 +117,7 @@ class BFP(ReplayLearner, name="bfp"):
         return torch.optim.SGD(self.projection.parameters(), lr=RATE, momentum=MOMENTUM)
 
 
-def feature_distance(projected: Tensor, old: Tensor) -> Tensor:
+def bfp_feature_distance(projected: Tensor, old: Tensor) -> Tensor:
     """Return the mean over examples of ||projected - old|| / sqrt(d)."""
     lengths: Tensor = torch.linalg.vector_norm(projected - old, dim=1)
     return lengths.mean() / float(old.shape[1] ** 0.5)

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 
 from perdure.base.errors import InputError
 from perdure.learners.data import Batch
-from perdure.learners.learner import parameter_count
+from perdure.learners.learner import learner_parameter_count
 from perdure.learners.parts.contrast import relation_distillation, supervised_contrastive_loss
-from perdure.learners.parts.memory import StoredExamples, concatenate, shuffle
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.memory import StoredExamples, concatenate_memory, shuffle_memory
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 from perdure.learners.parts.replay import ClassMemoryLearner
 from perdure.learners.parts.views import strong_views
 from perdure.nets import features_of, head_of
@@ -56,9 +56,9 @@ class Co2L(ClassMemoryLearner, name="co2l"):
         head_rate: float = 1.0
 
         def __post_init__(self) -> None:
-            require_above(self, 0, "temperature", "student_temperature", "teacher_temperature", "buffer")
-            require_above(self, 0, "head_epochs", "head_rate")
-            require_at_least(self, 0, "distillation")
+            require_range_above(self, 0, "temperature", "student_temperature", "teacher_temperature", "buffer")
+            require_range_above(self, 0, "head_epochs", "head_rate")
+            require_range_at_least(self, 0, "distillation")
 
     supports_patience = False
     search_space = {"distillation": (0.1, 10.0)}
@@ -93,14 +93,14 @@ class Co2L(ClassMemoryLearner, name="co2l"):
         """Return asymmetric contrast + distillation of relations, on two views of new and stored examples."""
         settings, replayed = self.settings, self.memory.draw(batch.size)
         new = StoredExamples(batch.unaugmented_x, batch.y)
-        examples = concatenate([new, replayed]) if replayed else new
+        examples = concatenate_memory([new, replayed]) if replayed else new
         x = torch.cat([strong_views(examples.raw, self.context.preparation, self.context.generator) for _ in range(2)])
         anchors = (torch.arange(len(examples), device=x.device) < batch.size).repeat(2)
-        z = embed(self.net, self.projection, x)
+        z = co2l_embedding(self.net, self.projection, x)
         loss = supervised_contrastive_loss(z, examples.y.repeat(2), settings.temperature, anchors)
         if self.teacher is not None:
             with torch.no_grad():
-                teacher_z = embed(self.teacher, self.teacher_projection, x)
+                teacher_z = co2l_embedding(self.teacher, self.teacher_projection, x)
             temperatures = (settings.student_temperature, settings.teacher_temperature)
             loss = loss + settings.distillation * relation_distillation(z, teacher_z, *temperatures)
         return loss
@@ -108,9 +108,9 @@ class Co2L(ClassMemoryLearner, name="co2l"):
     def after_task(self, step: int, task: int) -> None:  # noqa: ARG002
         """Train a new head, then store equal shares of the classes."""
         new, past = self.task_examples(task), self.stored_from_other_tasks(task)
-        self.train_head(new if past is None else concatenate([new, past]))
+        self.train_head(new if past is None else concatenate_memory([new, past]))
         for key, examples in self.examples_by_class(task).items():
-            self.memory.store(key, shuffle(examples, self.context.generator))
+            self.memory.store(key, shuffle_memory(examples, self.context.generator))
 
     def train_head(self, examples: StoredExamples) -> None:
         """Train the linear head from zero on the frozen features, with equal weight for each class.
@@ -164,14 +164,14 @@ class Co2L(ClassMemoryLearner, name="co2l"):
     @property
     def extra_parameters(self) -> int:
         """The projection, which is not part of a checkpoint."""
-        return parameter_count(self.projection)
+        return learner_parameter_count(self.projection)
 
     @property
     def teacher_parameters(self) -> int:
         """The old network and projection, from the second task on."""
-        return parameter_count(self.net) + parameter_count(self.projection) if self.visited else 0
+        return learner_parameter_count(self.net) + learner_parameter_count(self.projection) if self.visited else 0
 
 
-def embed(net: nn.Module, projection: nn.Module, x: Tensor) -> Tensor:
+def co2l_embedding(net: nn.Module, projection: nn.Module, x: Tensor) -> Tensor:
     """Return embeddings of unit length for network inputs."""
     return F.normalize(projection(features_of(net, x)), dim=1)

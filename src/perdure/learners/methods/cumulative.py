@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from perdure.learners.data import derived_seed
 from perdure.learners.learner import Learner
+from perdure.learners.seeds import derived_seed
 from perdure.tasks import Examples
 
 

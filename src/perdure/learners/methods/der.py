@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from perdure.learners.data import Batch
 from perdure.learners.parts.memory import Reservoir
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 from perdure.learners.parts.replay import ReplayLearner
 
 
@@ -28,8 +28,8 @@ class DER(ReplayLearner, name="der"):
         buffer: int = 500
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "alpha")
-            require_above(self, 0, "buffer")
+            require_range_at_least(self, 0, "alpha")
+            require_range_above(self, 0, "buffer")
 
     search_space = {"alpha": (0.03, 3.0)}
     published = {

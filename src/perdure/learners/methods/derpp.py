@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from perdure.learners.data import Batch
 from perdure.learners.methods.der import DER
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 
 
 class DERPlusPlus(DER, name="der++"):
@@ -26,8 +26,8 @@ class DERPlusPlus(DER, name="der++"):
         beta: float = 0.5
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "alpha", "beta")
-            require_above(self, 0, "buffer")
+            require_range_at_least(self, 0, "alpha", "beta")
+            require_range_above(self, 0, "buffer")
 
     search_space = {"alpha": (0.03, 3.0), "beta": (0.1, 3.0)}
     published = {

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from perdure.learners.data import Batch
 from perdure.learners.parts.penalty import Parameters, PenaltyLearner
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 
 
 class EWC(PenaltyLearner, name="ewc"):
@@ -33,8 +33,8 @@ class EWC(PenaltyLearner, name="ewc"):
         fisher_samples: int = 500
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "strength")
-            require_above(self, 0, "fisher_samples")
+            require_range_at_least(self, 0, "strength")
+            require_range_above(self, 0, "fisher_samples")
 
     search_space = {"strength": (1.0, 1e5)}
 
@@ -83,8 +83,8 @@ class OnlineEWC(EWC, name="online-ewc"):
         fisher_samples: int = 500
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "strength", "gamma")
-            require_above(self, 0, "fisher_samples")
+            require_range_at_least(self, 0, "strength", "gamma")
+            require_range_above(self, 0, "fisher_samples")
 
     search_space = {"strength": (1.0, 1e5)}
     published = {

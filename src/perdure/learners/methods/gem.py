@@ -10,8 +10,8 @@ from torch import Tensor
 
 from perdure.learners.data import Batch
 from perdure.learners.parts.gradient_vectors import flat_gradient, set_flat_gradient
-from perdure.learners.parts.memory import GroupedMemory, shuffle
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.memory import GroupedMemory, shuffle_memory
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 from perdure.learners.parts.replay import ReplayLearner
 
 RIDGE = 1e-3
@@ -34,8 +34,8 @@ class GEM(ReplayLearner, name="gem"):
         margin: float = 0.5
 
         def __post_init__(self) -> None:
-            require_above(self, 0, "buffer")
-            require_at_least(self, 0, "margin")
+            require_range_above(self, 0, "buffer")
+            require_range_at_least(self, 0, "margin")
 
     search_space = {"margin": (0.05, 1.0)}
     published = {
@@ -57,24 +57,24 @@ class GEM(ReplayLearner, name="gem"):
             return
         gradient = flat_gradient(self.net)
         old_gradients = torch.stack([self.gradient_on(stored) for stored in old_tasks])
-        set_flat_gradient(self.net, project(gradient, old_gradients, self.settings.margin))
+        set_flat_gradient(self.net, gem_projection(gradient, old_gradients, self.settings.margin))
 
     def after_task(self, step: int, task: int) -> None:  # noqa: ARG002
         """Store a random share of the task's examples."""
-        examples = shuffle(self.task_examples(task), self.context.generator)
+        examples = shuffle_memory(self.task_examples(task), self.context.generator)
         self.memory.store(task, examples, shares=len(self.context.benchmark.tasks))
 
 
-def project(gradient: Tensor, old_gradients: Tensor, margin: float) -> Tensor:
+def gem_projection(gradient: Tensor, old_gradients: Tensor, margin: float) -> Tensor:
     """Return GEM's projection of a gradient, or the gradient if no row of ``old_gradients`` has a negative product with it."""
     products = old_gradients @ gradient
     if bool((products >= 0).all()):
         return gradient
-    weights = solve_dual(gram_matrix(old_gradients), products.double().cpu().numpy(), margin)
+    weights = solve_dual(gem_gram_matrix(old_gradients), products.double().cpu().numpy(), margin)
     return gradient + torch.from_numpy(weights).to(gradient) @ old_gradients
 
 
-def gram_matrix(rows: Tensor) -> NDArray[np.float64]:
+def gem_gram_matrix(rows: Tensor) -> NDArray[np.float64]:
     """Return the inner products of all pairs of rows, in double precision.
 
     In single precision the rounding error of nearly parallel gradients with a norm of 100 exceeds the ridge, and the

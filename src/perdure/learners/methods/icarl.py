@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from perdure.learners.data import Batch
-from perdure.learners.learner import parameter_count
-from perdure.learners.parts.memory import herding_order
+from perdure.learners.learner import learner_parameter_count
+from perdure.learners.parts.memory import memory_herding_order
 from perdure.learners.parts.nearest_mean import NearestMean
-from perdure.learners.parts.ranges import require_above
+from perdure.learners.parts.ranges import require_range_above
 from perdure.learners.parts.replay import ClassMemoryLearner
 from perdure.tasks import Examples
 
@@ -46,7 +46,7 @@ class ICaRL(ClassMemoryLearner, name="icarl"):
         buffer: int = 500
 
         def __post_init__(self) -> None:
-            require_above(self, 0, "buffer")
+            require_range_above(self, 0, "buffer")
 
     published = {
         "split-cifar10": {"lr": 0.1, "weight_decay": 1e-5},
@@ -90,7 +90,7 @@ class ICaRL(ClassMemoryLearner, name="icarl"):
         """Select and store the exemplars of the task's classes, and compute the class means."""
         for key, examples in self.examples_by_class(task).items():
             features = F.normalize(self.evaluation_features(examples.raw), dim=1)
-            self.memory.store(key, examples.select(herding_order(features, self.examples_per_class(task))))
+            self.memory.store(key, examples.select(memory_herding_order(features, self.examples_per_class(task))))
         self.task = None
         self.class_means, self.seen = self.compute_class_means()
 
@@ -115,7 +115,7 @@ class ICaRL(ClassMemoryLearner, name="icarl"):
     @property
     def teacher_parameters(self) -> int:
         """The old network, from the second task on."""
-        return parameter_count(self.net) if self.visited else 0
+        return learner_parameter_count(self.net) if self.visited else 0
 
     def compute_class_means(self) -> tuple[Tensor, Tensor]:
         """Return the unit-length mean of each class's features, (classes, d), and which classes have one."""

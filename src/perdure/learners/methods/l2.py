@@ -6,7 +6,7 @@ import torch
 
 from perdure.learners.data import Batch
 from perdure.learners.parts.penalty import PenaltyLearner
-from perdure.learners.parts.ranges import require_at_least
+from perdure.learners.parts.ranges import require_range_at_least
 
 
 class L2(PenaltyLearner, name="l2"):
@@ -23,7 +23,7 @@ class L2(PenaltyLearner, name="l2"):
         strength: float = 0.01
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "strength")
+            require_range_at_least(self, 0, "strength")
 
     search_space = {"strength": (1e-4, 10.0)}
 

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from perdure.learners.data import Batch
-from perdure.learners.learner import Learner, parameter_count
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.learner import Learner, learner_parameter_count
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 
 
 class LwF(Learner, name="lwf"):
@@ -31,8 +31,8 @@ class LwF(Learner, name="lwf"):
         temperature: float = 2.0
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "alpha")
-            require_above(self, 0, "temperature")
+            require_range_at_least(self, 0, "alpha")
+            require_range_above(self, 0, "temperature")
 
     search_space = {"alpha": (0.1, 30.0)}
     published = {
@@ -75,4 +75,4 @@ class LwF(Learner, name="lwf"):
     @property
     def teacher_parameters(self) -> int:
         """The old network, from the second task on."""
-        return parameter_count(self.net) if self.visited else 0
+        return learner_parameter_count(self.net) if self.visited else 0

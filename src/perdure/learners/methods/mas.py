@@ -6,7 +6,7 @@ from torch import Tensor
 
 from perdure.learners.data import Batch
 from perdure.learners.parts.penalty import PenaltyLearner
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 
 
 class MAS(PenaltyLearner, name="mas"):
@@ -26,8 +26,8 @@ class MAS(PenaltyLearner, name="mas"):
         samples: int = 500
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "strength")
-            require_above(self, 0, "samples")
+            require_range_at_least(self, 0, "strength")
+            require_range_above(self, 0, "samples")
 
     search_space = {"strength": (1e-3, 100.0)}
 

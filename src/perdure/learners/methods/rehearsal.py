@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from perdure.learners.data import Batch
-from perdure.learners.parts.memory import GroupedMemory, shuffle
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.memory import GroupedMemory, shuffle_memory
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 from perdure.learners.parts.replay import ReplayLearner
 
 
@@ -26,8 +26,8 @@ class Rehearsal(ReplayLearner, name="rehearsal"):
         replay: int = 0
 
         def __post_init__(self) -> None:
-            require_above(self, 0, "buffer")
-            require_at_least(self, 0, "replay")
+            require_range_above(self, 0, "buffer")
+            require_range_at_least(self, 0, "replay")
 
     published = {
         "split-cifar10": {"lr": 0.1},
@@ -50,4 +50,4 @@ class Rehearsal(ReplayLearner, name="rehearsal"):
 
     def after_task(self, step: int, task: int) -> None:  # noqa: ARG002
         """Store a random share of the task's examples."""
-        self.memory.store(task, shuffle(self.task_examples(task), self.context.generator))
+        self.memory.store(task, shuffle_memory(self.task_examples(task), self.context.generator))

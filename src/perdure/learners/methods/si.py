@@ -6,7 +6,7 @@ import torch
 
 from perdure.learners.data import Batch
 from perdure.learners.parts.penalty import Parameters, PenaltyLearner
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 
 
 class SI(PenaltyLearner, name="si"):
@@ -27,8 +27,8 @@ class SI(PenaltyLearner, name="si"):
         clip: float = 1.0
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "c", "clip")
-            require_above(self, 0, "xi")
+            require_range_at_least(self, 0, "c", "clip")
+            require_range_above(self, 0, "xi")
 
     search_space = {"c": (0.01, 1e4)}
     published = {

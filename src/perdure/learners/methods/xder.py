@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from perdure.base.errors import InputError
 from perdure.learners.data import Batch
-from perdure.learners.learner import mask_logits
+from perdure.learners.learner import mask_learner_logits
 from perdure.learners.parts.contrast import supervised_contrastive_loss
-from perdure.learners.parts.memory import StoredExamples, concatenate, shuffle
-from perdure.learners.parts.ranges import require_above, require_at_least
+from perdure.learners.parts.memory import StoredExamples, concatenate_memory, shuffle_memory
+from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 from perdure.learners.parts.replay import ClassMemoryLearner
 from perdure.learners.parts.views import strong_views
 from perdure.tasks import Benchmark
@@ -68,9 +68,9 @@ class XDER(ClassMemoryLearner, name="xder"):
         buffer: int = 500
 
         def __post_init__(self) -> None:
-            require_at_least(self, 0, "alpha", "beta", "gamma", "contrast", "eta", "margin")
-            require_at_least(self, 2, "views")
-            require_above(self, 0, "buffer")
+            require_range_at_least(self, 0, "alpha", "beta", "gamma", "contrast", "eta", "margin")
+            require_range_at_least(self, 2, "views")
+            require_range_above(self, 0, "buffer")
             if self.gamma > 1:
                 raise InputError(f"setting 'gamma': expected a number of at most 1, got {self.gamma!r}")
 
@@ -101,9 +101,9 @@ class XDER(ClassMemoryLearner, name="xder"):
         """Return the sum of all terms, and update the logits of the drawn examples in the memory."""
         settings = self.settings
         present, past, future = self.head(batch.task), self.past_outputs(batch.task), self.future_heads(batch.task)
-        with frozen_statistics(self.net, frozen=bool(self.memory.groups)):
+        with xder_frozen_statistics(self.net, frozen=bool(self.memory.groups)):
             logits = self.net(batch.x)
-        loss = F.cross_entropy(mask_logits(logits, present), batch.y)
+        loss = F.cross_entropy(mask_learner_logits(logits, present), batch.y)
 
         examples, outputs = [StoredExamples(batch.unaugmented_x, batch.y)], [logits]
         first, second = self.memory.draw(batch.size), self.memory.draw(batch.size)
@@ -111,18 +111,18 @@ class XDER(ClassMemoryLearner, name="xder"):
             # The running statistics of batch norm follow this pass, in which every task has an equal share.
             share = len(first) // max(1, len({*self.visited} - {batch.task}))
             first_logits = self.net(torch.cat([self.augment(first), batch.x[:share]]))[: len(first)]
-            with frozen_statistics(self.net):
+            with xder_frozen_statistics(self.net):
                 second_logits = self.net(self.augment(second))
             loss = loss + settings.alpha * F.mse_loss(first_logits, first.target_logits)
-            seen_logits = self.mask_other_tasks(mask_logits(second_logits, self.seen_outputs()), second.y)
+            seen_logits = self.mask_other_tasks(mask_learner_logits(second_logits, self.seen_outputs()), second.y)
             loss = loss + settings.beta * F.cross_entropy(seen_logits, second.y)
             self.update_stored_logits(first, first_logits.detach(), batch.task)
             self.update_stored_logits(second, second_logits.detach(), batch.task)
             examples, outputs = [*examples, first, second], [*outputs, first_logits, second_logits]
-        all_examples, all_logits = concatenate(examples), torch.cat(outputs)
+        all_examples, all_logits = concatenate_memory(examples), torch.cat(outputs)
 
         if past:
-            p = F.softmax(mask_logits(logits, [*past, *present]), dim=1)
+            p = F.softmax(mask_learner_logits(logits, [*past, *present]), dim=1)
             largest_past, largest_present = p[:, past].amax(dim=1).detach(), p[:, present].amax(dim=1)
             loss = loss + settings.eta * margin_violation(largest_past, largest_present, settings.margin)
 
@@ -139,7 +139,7 @@ class XDER(ClassMemoryLearner, name="xder"):
         """Return the mean over heads of the supervised contrastive loss of strong views."""
         preparation, generator = self.context.preparation, self.context.generator
         views = [strong_views(examples.raw, preparation, generator) for _ in range(self.settings.views)]
-        with frozen_statistics(self.net):
+        with xder_frozen_statistics(self.net):
             outputs = self.net(torch.cat(views))
         y = examples.y.repeat(self.settings.views)
         losses = [supervised_contrastive_loss(F.normalize(outputs[:, head], dim=1), y, TEMPERATURE) for head in heads]
@@ -148,10 +148,10 @@ class XDER(ClassMemoryLearner, name="xder"):
     def after_task(self, step: int, task: int) -> None:  # noqa: ARG002
         """Store examples of the task's classes with their logits, and update the logits of all other stored examples."""
         groups = {
-            key: shuffle(examples, self.context.generator).select(slice(self.examples_per_class(task)))
+            key: shuffle_memory(examples, self.context.generator).select(slice(self.examples_per_class(task)))
             for key, examples in self.examples_by_class(task).items()
         }
-        mixed = shuffle(concatenate(list(groups.values())), self.context.generator)
+        mixed = shuffle_memory(concatenate_memory(list(groups.values())), self.context.generator)
         logits = self.training_logits(mixed)
         past = self.past_outputs(task)
         mixed = StoredExamples(
@@ -174,7 +174,7 @@ class XDER(ClassMemoryLearner, name="xder"):
     def training_logits(self, stored: StoredExamples) -> Tensor:
         """Return the training-mode logits of an augmented view, without changing the running statistics."""
         parts = torch.tensor_split(self.augment(stored), -(-len(stored) // BATCH))
-        with frozen_statistics(self.net):
+        with xder_frozen_statistics(self.net):
             return torch.cat([self.net(part) for part in parts])
 
     def head(self, task: int) -> list[int]:
@@ -230,7 +230,7 @@ def transplant_logits(stored: Tensor, current: Tensor, y: Tensor, outputs: Seque
 
 
 @contextmanager
-def frozen_statistics(net: nn.Module, *, frozen: bool = True) -> Iterator[None]:
+def xder_frozen_statistics(net: nn.Module, *, frozen: bool = True) -> Iterator[None]:
     """Normalize by the batch's own statistics, but leave the running statistics of batch norm unchanged."""
     layers = [module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     before = [layer.track_running_stats for layer in layers]

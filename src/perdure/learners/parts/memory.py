@@ -48,7 +48,7 @@ class StoredExamples:
     @property
     def bits(self) -> int:
         """Size of inputs, labels and logits in bits."""
-        return storage_bits([self.raw, self.y, *([] if self.logits is None else [self.logits])])
+        return memory_storage_bits([self.raw, self.y, *([] if self.logits is None else [self.logits])])
 
 
 def check_size(buffer: int, benchmark: Benchmark) -> None:
@@ -60,22 +60,22 @@ def check_size(buffer: int, benchmark: Benchmark) -> None:
             )
 
 
-def as_tensors(examples: Examples, device: torch.device) -> StoredExamples:
+def memory_tensors(examples: Examples, device: torch.device) -> StoredExamples:
     """Return the examples of a task as tensors on the device."""
     return StoredExamples(torch.tensor(examples.x, device=device), torch.tensor(examples.y, device=device))
 
 
-def storage_bits(tensors: Sequence[Tensor]) -> int:
+def memory_storage_bits(tensors: Sequence[Tensor]) -> int:
     """Return the size of tensors in bits."""
     return sum(8 * tensor.element_size() * tensor.numel() for tensor in tensors)
 
 
-def shuffle(examples: StoredExamples, generator: torch.Generator) -> StoredExamples:
+def shuffle_memory(examples: StoredExamples, generator: torch.Generator) -> StoredExamples:
     """Return the examples in random order."""
     return examples.select(torch.randperm(len(examples), generator=generator).to(examples.y.device))
 
 
-def concatenate(parts: Sequence[StoredExamples]) -> StoredExamples:
+def concatenate_memory(parts: Sequence[StoredExamples]) -> StoredExamples:
     """Return the examples of all parts in sequence; logits of parts that have some are concatenated too."""
     logits = [part.logits for part in parts if part.logits is not None]
     return StoredExamples(
@@ -85,7 +85,7 @@ def concatenate(parts: Sequence[StoredExamples]) -> StoredExamples:
     )
 
 
-def herding_order(features: Tensor, count: int) -> Tensor:
+def memory_herding_order(features: Tensor, count: int) -> Tensor:
     """Return the indices of ``count`` rows, chosen greedily so that the mean of the first k is closest to the mean of all.
 
     iCaRL's selection of exemplars (Rebuffi et al. 2017, Algorithm 4; Welling 2009): the k-th row minimizes ||mean -
@@ -199,7 +199,7 @@ class GroupedMemory:
         """Return all stored examples, group by group, or None if the memory is empty."""
         if not self.groups:
             return None
-        stored = concatenate(list(self.groups.values()))
+        stored = concatenate_memory(list(self.groups.values()))
         return replace(stored, positions=torch.arange(len(stored), device=stored.y.device))
 
     def draw(self, count: int) -> StoredExamples | None:

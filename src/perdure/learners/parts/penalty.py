@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from perdure.learners.learner import Learner
-from perdure.learners.parts.memory import as_tensors
+from perdure.learners.parts.memory import memory_tensors
 
 Parameters = dict[str, Tensor]
 """One tensor for each parameter of the network, by name."""
@@ -64,7 +64,7 @@ class PenaltyLearner(Learner):
         are used.
         """
         context = self.context
-        data = as_tensors(context.benchmark.tasks[task].train, context.device)
+        data = memory_tensors(context.benchmark.tasks[task].train, context.device)
         indices = torch.randperm(len(data.y), generator=context.generator)[:limit].to(context.device)
         total = {name: torch.zeros_like(parameter) for name, parameter in self.net.named_parameters()}
         was_training = self.net.training

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.base.errors import InputError
 
 
-def require_at_least(settings: Any, minimum: float, *names: str) -> None:
+def require_range_at_least(settings: Any, minimum: float, *names: str) -> None:
     """Raise `InputError` if one of the settings is below the minimum, infinite or NaN."""
     for name in names:
         value = getattr(settings, name)
@@ -16,7 +16,7 @@ def require_at_least(settings: Any, minimum: float, *names: str) -> None:
             raise InputError(f"setting {name!r}: expected a number of at least {minimum:g}, got {value!r}")
 
 
-def require_above(settings: Any, bound: float, *names: str) -> None:
+def require_range_above(settings: Any, bound: float, *names: str) -> None:
     """Raise `InputError` if one of the settings is not above the bound, infinite or NaN."""
     for name in names:
         value = getattr(settings, name)

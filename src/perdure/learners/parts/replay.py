@@ -10,7 +10,7 @@ from torch import Tensor
 from perdure.base.errors import InputError
 from perdure.learners.learner import Learner
 from perdure.learners.parts.gradient_vectors import flat_gradient
-from perdure.learners.parts.memory import GroupedMemory, StoredExamples, as_tensors, check_size, concatenate
+from perdure.learners.parts.memory import GroupedMemory, StoredExamples, check_size, concatenate_memory, memory_tensors
 from perdure.nets import features_of
 from perdure.tasks import Benchmark
 
@@ -45,7 +45,7 @@ class ReplayLearner(Learner):
 
     def task_examples(self, task: int) -> StoredExamples:
         """Return a task's training examples as tensors."""
-        return as_tensors(self.context.benchmark.tasks[task].train, self.context.device)
+        return memory_tensors(self.context.benchmark.tasks[task].train, self.context.device)
 
     def augment(self, stored: StoredExamples) -> Tensor:
         """Return network inputs for stored examples, with a new random augmentation."""
@@ -111,4 +111,4 @@ class ClassMemoryLearner(ReplayLearner):
     def stored_from_other_tasks(self, task: int) -> StoredExamples | None:
         """Return the stored examples of all tasks except this one, or None if there are none."""
         stored = [examples for key, examples in self.memory.groups.items() if key // self.outputs != task]
-        return concatenate(stored) if stored else None
+        return concatenate_memory(stored) if stored else None

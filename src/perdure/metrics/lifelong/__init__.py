@@ -11,7 +11,15 @@ from perdure.metrics.lifelong.metrics import (
     relative_performance,
     sample_efficiency,
 )
-from perdure.metrics.lifelong.run import Block, Run, from_table, normalised, performance_ranges, smooth, smoothed
+from perdure.metrics.lifelong.run import (
+    Block,
+    Run,
+    normalised_run,
+    run_from_table,
+    run_performance_ranges,
+    smooth,
+    smoothed_run,
+)
 
 __all__ = [
     "Block",
@@ -20,14 +28,14 @@ __all__ = [
     "Transfer",
     "backward_transfer",
     "forward_transfer",
-    "from_table",
     "mean_performance",
-    "normalised",
+    "normalised_run",
     "performance_maintenance",
-    "performance_ranges",
     "performance_recovery",
     "relative_performance",
+    "run_from_table",
+    "run_performance_ranges",
     "sample_efficiency",
     "smooth",
-    "smoothed",
+    "smoothed_run",
 ]

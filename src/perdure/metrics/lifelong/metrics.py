@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy.stats import theilslopes
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.metrics.lifelong.run import Run, smooth
 
 if TYPE_CHECKING:
@@ -243,4 +243,4 @@ def _without_expert(run: Run) -> dict[str, str]:
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InputError(f"{name}: unknown name {value!r}, {suggest(str(value), list(known))}")
+        raise InputError(f"{name}: unknown name {value!r}, {error_suggestion(str(value), list(known))}")

@@ -73,7 +73,7 @@ class Run:
         return np.concatenate(curves) if curves else np.empty(0)
 
 
-def from_table(table: ArrayLike, curriculum: Sequence[int]) -> Run:
+def run_from_table(table: ArrayLike, curriculum: Sequence[int]) -> Run:
     """Return a run without training curves from the performances after each step.
 
     ``table[l, j]`` is the performance on task j after step l, row 0 before any training (steps + 1 rows);
@@ -113,7 +113,7 @@ def smooth(performance: ArrayLike, window: int | None = None) -> Curve:
     return np.asarray(sliding_window_view(padded, window).mean(axis=1))
 
 
-def smoothed(run: Run, window: int | None = None) -> Run:
+def smoothed_run(run: Run, window: int | None = None) -> Run:
     """Return the run with smoothed training blocks and expert curves; evaluations are unchanged."""
     blocks = [
         Block(b.kind, b.task, smooth(b.performance, window) if b.kind == "train" else b.performance) for b in run.blocks
@@ -121,7 +121,7 @@ def smoothed(run: Run, window: int | None = None) -> Run:
     return Run(blocks, {task: [smooth(c, window) for c in curves] for task, curves in run.experts.items()})
 
 
-def performance_ranges(run: Run) -> dict[str, tuple[float, float]]:
+def run_performance_ranges(run: Run) -> dict[str, tuple[float, float]]:
     """Return the lowest and highest performance of each task over the lifelong run and its experts."""
     ranges: dict[str, tuple[float, float]] = {}
     for task in run.tasks:
@@ -132,13 +132,13 @@ def performance_ranges(run: Run) -> dict[str, tuple[float, float]]:
     return ranges
 
 
-def normalised(run: Run, ranges: Mapping[str, tuple[float, float]] | None = None) -> Run:
+def normalised_run(run: Run, ranges: Mapping[str, tuple[float, float]] | None = None) -> Run:
     """Return the run with each task's performance scaled to [1, 101]: ``100 (p - min) / (max - min) + 1``.
 
-    The offset keeps transfer ratios finite. ``ranges`` defaults to `performance_ranges` of the run. A constant performance
+    The offset keeps transfer ratios finite. ``ranges`` defaults to `run_performance_ranges` of the run. A constant performance
     becomes 1.
     """
-    known = performance_ranges(run) if ranges is None else ranges
+    known = run_performance_ranges(run) if ranges is None else ranges
     missing = [b.task for b in run.blocks if b.performance.size and b.task not in known]
     if missing:
         raise InputError(f"ranges: expected (lowest, highest) for every task, got none for task {missing[0]!r}")

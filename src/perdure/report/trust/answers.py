@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perdure.audits import Audit, ExplainerScores, Interval, LearnerAudit, RetrainingSummary, TrustFindings
 from perdure.audits.bias.results import BiasResult
-from perdure.report.cards import Answer, Number, bar_positions, detail, margin
+from perdure.report.cards import Answer, Number, card_bar_positions, card_margin, detail
 from perdure.report.questions import RETRAINING, TRUST
 
 DISTANCE = "l2-unit"
@@ -16,29 +16,31 @@ LEVEL = 0.05
 SCORES = {"mege": "MeGe", "reco_rate": "ReCo, rates", "reco_precision": "ReCo, precisions"}
 
 
-def findings_of(audit: Audit, entry: LearnerAudit, part: str) -> list[TrustFindings]:
+def answer_findings(audit: Audit, entry: LearnerAudit, part: str) -> list[TrustFindings]:
     """Return the findings of a learner's runs that contain a part: bias, retraining or checkpoints."""
     return [findings for findings in audit.trust if findings.run in entry.runs and getattr(findings, part) is not None]
 
 
-def default_distance(distances: Sequence[str]) -> str:
+def answer_distance(distances: Sequence[str]) -> str:
     """Return the distance that is shown by default."""
     return DISTANCE if DISTANCE in distances else distances[0]
 
 
-def run_label(findings: TrustFindings) -> str:
+def answer_run_label(findings: TrustFindings) -> str:
     """Return the label of a run among the runs of its learner: its seed, or its path if it has none."""
     return findings.run if findings.seed is None else f"seed {findings.seed}"
 
 
 def answer_trust(audit: Audit, entry: LearnerAudit) -> Answer:
     """Return the answer from the bias of the explainers on the learner's networks; several runs are listed one by one."""
-    findings = findings_of(audit, entry, "bias")
+    findings = answer_findings(audit, entry, "bias")
     if not findings:
         return Answer(TRUST, missing="Not measured for this learner.", command="perdure trust bias RUN")
     if len(findings) > 1:
         sentences = [
-            f"{run_label(run).capitalize()}: {' '.join(describe_bias(run.bias)[:1])}" for run in findings if run.bias
+            f"{answer_run_label(run).capitalize()}: {' '.join(bias_answer(run.bias)[:1])}"
+            for run in findings
+            if run.bias
         ]
         return Answer(TRUST, tuple(sentences))
     result = findings[0].bias
@@ -47,7 +49,7 @@ def answer_trust(audit: Audit, entry: LearnerAudit) -> Answer:
     others = [explainer for explainer in result.explainers if explainer.method != result.verdict.least]
     return Answer(
         TRUST,
-        tuple(describe_bias(result)),
+        tuple(bias_answer(result)),
         _bias_number(f"bias of {result.verdict.least} (0: unbiased)", result.verdict.bias),
         tuple(
             _bias_number(explainer.method, explainer.overall)
@@ -60,10 +62,10 @@ def answer_trust(audit: Audit, entry: LearnerAudit) -> Answer:
 def _bias_number(name: str, bias: Interval) -> Number:
     """Return a bias without a bar: its scale depends on the number of variables and has no upper end at 1."""
     no_bar = (math.nan, math.nan, math.nan)
-    return Number(name, f"{bias.mean:.4f}", margin(bias, digits=4, unit="example"), *no_bar)
+    return Number(name, f"{bias.mean:.4f}", card_margin(bias, digits=4, unit="example"), *no_bar)
 
 
-def describe_bias(result: BiasResult) -> list[str]:
+def bias_answer(result: BiasResult) -> list[str]:
     """Return sentences with the verdict, the reference and the scores of the controls."""
     sentences = [result.verdict.reading if result.verdict else "No explainer could be ranked."]
     if result.estimator == "exact":
@@ -80,17 +82,17 @@ def describe_bias(result: BiasResult) -> list[str]:
 
 def answer_retraining(audit: Audit, entry: LearnerAudit) -> Answer:
     """Return the answer from retraining in folds and from the run's checkpoints, for the first run that has them."""
-    retrained, compared = (findings_of(audit, entry, part) for part in ("retraining", "checkpoints"))
+    retrained, compared = (answer_findings(audit, entry, part) for part in ("retraining", "checkpoints"))
     if not retrained and not compared:
         return Answer(RETRAINING, missing="Not measured for this learner.", command="perdure trust retraining RUN")
     sentences, details, headline = [], [], None
     if retrained and retrained[0].retraining is not None:
         summary = retrained[0].retraining
-        distance = default_distance(summary.distances)
+        distance = answer_distance(summary.distances)
         first = summary.explainers[0] if summary.explainers else summary.methods[0]
         scores = summary.levels[0].scores[first][distance]
         headline = _headline(first, scores)
-        sentences += describe_retraining(summary, distance)
+        sentences += retraining_answer(summary, distance)
         details = [
             detail(f"{label} of {first}", getattr(scores, name))
             for name, label in SCORES.items()
@@ -99,10 +101,12 @@ def answer_retraining(audit: Audit, entry: LearnerAudit) -> Answer:
     else:
         sentences.append("No networks were retrained for comparison (run perdure trust retraining RUN).")
     if compared:
-        sentences += describe_checkpoints(compared[0], retrained[0].retraining if retrained else None)
+        sentences += checkpoints_answer(compared[0], retrained[0].retraining if retrained else None)
     count = max(len(retrained), len(compared))
     if count > 1:
-        sentences.append(f"{count} runs were measured; these numbers are of {run_label((retrained or compared)[0])}.")
+        sentences.append(
+            f"{count} runs were measured; these numbers are of {answer_run_label((retrained or compared)[0])}."
+        )
     return Answer(RETRAINING, tuple(sentences), headline, tuple(details))
 
 
@@ -110,11 +114,11 @@ def _headline(method: str, scores: ExplainerScores) -> Number | None:
     rate = scores.reco_rate
     if math.isnan(rate.mean):
         return None
-    interval = margin(rate, digits=2, unit="example")
-    return Number(f"ReCo (rates) of {method}", f"{rate.mean:.2f}", interval, *bar_positions(rate))
+    interval = card_margin(rate, digits=2, unit="example")
+    return Number(f"ReCo (rates) of {method}", f"{rate.mean:.2f}", interval, *card_bar_positions(rate))
 
 
-def describe_retraining(summary: RetrainingSummary, distance: str) -> list[str]:
+def retraining_answer(summary: RetrainingSummary, distance: str) -> list[str]:
     """Return sentences on retrained networks: which explainers beat chance, and MeGe compared with the controls."""
     scores = {method: by_distance[distance] for method, by_distance in summary.levels[0].scores.items()}
     tested = [name for name in summary.explainers if not math.isnan(scores[name].corrected_p)]
@@ -163,12 +167,12 @@ def describe_trends(summary: RetrainingSummary, distance: str) -> list[str]:
     return [f"With increasing noise on the weights, MeGe decreases for {count} {test}{names}."]
 
 
-def describe_checkpoints(findings: TrustFindings, retraining: RetrainingSummary | None) -> list[str]:
+def checkpoints_answer(findings: TrustFindings, retraining: RetrainingSummary | None) -> list[str]:
     """Return a sentence that compares MeGe between the run's checkpoints with retraining, for the first explainer."""
     if findings.checkpoints is None:
         return []
     method = findings.checkpoints.methods[0]
-    distance = default_distance(tuple(findings.checkpoints.scores[method]))
+    distance = answer_distance(tuple(findings.checkpoints.scores[method]))
     mege = findings.checkpoints.scores[method][distance].mege
     if math.isnan(mege.mean):
         return [f"MeGe between the run's checkpoints is not available: {mege.reason}."]

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.audits import CheckpointSummary, ExplainerScores, RetrainingSummary, TrustFindings
 from perdure.audits.bias.results import BiasResult, ExplainerBias
 from perdure.audits.controls import CONTROLS
-from perdure.report.json_values import interval_values, number, numbers
+from perdure.report.chart_numbers import chart_interval, chart_number, numbers
 
 
 def trust_data(findings: Sequence[TrustFindings]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _explainer(entry: ExplainerBias) -> dict[str, Any]:
     return {
         "name": entry.method,
         "layer": entry.layer,
-        "cells": [[interval_values(cell) for cell in row] for row in entry.cells],
+        "cells": [[chart_interval(cell) for cell in row] for row in entry.cells],
         "corrected": [numbers(row) for row in entry.corrected.tolist()],
         "floor": [numbers(row) for row in entry.floor.tolist()],
     }
@@ -78,11 +78,11 @@ def _by_distance(scores: dict[str, dict[str, ExplainerScores]]) -> dict[str, Any
 
 def _scores(scores: ExplainerScores) -> dict[str, Any]:
     return {
-        "mege": interval_values(scores.mege),
-        "reco_rate": interval_values(scores.reco_rate),
-        "reco_precision": interval_values(scores.reco_precision),
-        "p": number(scores.p_value),
-        "holm": number(scores.corrected_p),
+        "mege": chart_interval(scores.mege),
+        "reco_rate": chart_interval(scores.reco_rate),
+        "reco_precision": chart_interval(scores.reco_precision),
+        "p": chart_number(scores.p_value),
+        "holm": chart_number(scores.corrected_p),
         "same": scores.same,
         "different": scores.different,
     }
@@ -92,5 +92,5 @@ def _checkpoints(summary: CheckpointSummary) -> dict[str, Any]:
     return {
         "methods": list(summary.methods),
         "scores": _by_distance(summary.scores),
-        "shapc": {method: number(value) for method, value in summary.shapc.items()},
+        "shapc": {method: chart_number(value) for method, value in summary.shapc.items()},
     }

@@ -6,12 +6,12 @@ from typing import Any
 
 from perdure.audits import Audit, TrustFindings
 from perdure.report.trust.answers import (
-    default_distance,
-    describe_bias,
-    describe_checkpoints,
-    describe_retraining,
+    answer_distance,
+    answer_run_label,
+    bias_answer,
+    checkpoints_answer,
     describe_trends,
-    run_label,
+    retraining_answer,
 )
 from perdure.report.trust.tables import trust_tables
 
@@ -22,7 +22,7 @@ def trust_context(audit: Audit) -> dict[str, Any]:
     """Return the template variables: texts by run, choices of the menus, and tables by name."""
     with_benchmark = len({entry.benchmark for entry in audit.learners}) > 1
     distances = dict.fromkeys(distance for findings in audit.trust for distance in _distances(findings))
-    default = default_distance(tuple(distances)) if distances else ""
+    default = answer_distance(tuple(distances)) if distances else ""
     return {
         "trust_runs": {
             part: [
@@ -47,7 +47,7 @@ def trust_context(audit: Audit) -> dict[str, Any]:
 
 def _title(findings: TrustFindings, with_benchmark: bool) -> str:
     """Return the name of a run in lists and menus."""
-    return ", ".join([findings.learner, run_label(findings), *([findings.benchmark] if with_benchmark else [])])
+    return ", ".join([findings.learner, answer_run_label(findings), *([findings.benchmark] if with_benchmark else [])])
 
 
 def _distances(findings: TrustFindings) -> tuple[str, ...]:
@@ -61,19 +61,19 @@ def _text(findings: TrustFindings, part: str) -> str:
     sentences: list[str] = []
     refused: dict[str, str] = {}
     if part == "bias" and (bias := findings.bias) is not None:
-        sentences, refused = [f"{bias.subject}, {bias.examples} examples.", *describe_bias(bias)], bias.refused
+        sentences, refused = [f"{bias.subject}, {bias.examples} examples.", *bias_answer(bias)], bias.refused
     if part == "retraining" and (summary := findings.retraining) is not None:
         setting = (
             f"{summary.network} on {summary.data}: {summary.folds} networks, each trained without one fold of "
             f"{summary.examples} examples; {summary.per_fold} examples per fold."
         )
-        distance = default_distance(summary.distances)
-        sentences = [setting, *describe_retraining(summary, distance), *describe_trends(summary, distance)]
+        distance = answer_distance(summary.distances)
+        sentences = [setting, *retraining_answer(summary, distance), *describe_trends(summary, distance)]
         refused = summary.refused
     if part == "checkpoints" and (checkpoints := findings.checkpoints) is not None:
         sentences = [
             f"{checkpoints.per_task} examples per task.",
-            *describe_checkpoints(findings, findings.retraining),
+            *checkpoints_answer(findings, findings.retraining),
         ]
         refused = checkpoints.refused
     return " ".join([*sentences, *(f"{name} was refused: {reason}." for name, reason in refused.items())])

@@ -9,7 +9,7 @@ from perdure.audits import Audit, ExplainerScores, Interval, TrustFindings
 from perdure.audits.bias.results import BiasResult
 from perdure.audits.controls import CONTROLS
 from perdure.report.tables import Cell, Table
-from perdure.report.trust.answers import DISTANCE, SCORES, default_distance
+from perdure.report.trust.answers import DISTANCE, SCORES, answer_distance
 
 _EXPLAINER_COLUMNS = ("learner", "seed", "explainer")
 _SCORE_COLUMNS = ("MeGe ↑", "ReCo, rates ↑", "p", "p (Holm)", "ReCo, precisions ↑", "S=", "S≠")
@@ -21,11 +21,11 @@ def trust_tables(audit: Audit, every: bool = True) -> list[Table]:
     has = {part for run in audit.trust for part in ("bias", "retraining", "checkpoints") if getattr(run, part)}
     tables = []
     if "bias" in has:
-        tables += [bias_table(audit), *([bias_shares_table(audit)] if every else [])]
+        tables += [trust_bias_table(audit), *([bias_shares_table(audit)] if every else [])]
     if "retraining" in has:
-        tables += [retraining_table(audit, every), *([trends_table(audit)] if every else [])]
+        tables += [retraining_table(audit, every), *([trust_trends_table(audit)] if every else [])]
     if "checkpoints" in has:
-        tables += [checkpoints_table(audit, every), *([steps_table(audit)] if every else [])]
+        tables += [trust_checkpoints_table(audit, every), *([trust_steps_table(audit)] if every else [])]
     return tables
 
 
@@ -33,7 +33,7 @@ def _explainer_cells(run: TrustFindings, method: str) -> tuple[Cell, ...]:
     return run.learner, run.seed, f"{method} (control)" if method in CONTROLS else method
 
 
-def bias_table(audit: Audit) -> Table:
+def trust_bias_table(audit: Audit) -> Table:
     """Return the bias of every explainer over all shares and both sides, and its difference from the least biased."""
     columns = (
         "bias ↓",
@@ -108,7 +108,7 @@ def retraining_table(audit: Audit, every: bool = True) -> Table:
     for run in audit.trust:
         if run.retraining is None:
             continue
-        default = default_distance(run.retraining.distances)
+        default = answer_distance(run.retraining.distances)
         for level in run.retraining.levels:
             accuracy = sum(level.accuracy) / len(level.accuracy)
             rows += [
@@ -130,7 +130,7 @@ def _title_suffix(every: bool) -> str:
     return ", intervals over examples" + ("" if every else f" (distance {DISTANCE} if available)")
 
 
-def trends_table(audit: Audit) -> Table:
+def trust_trends_table(audit: Audit) -> Table:
     """Return the trend of each score with noise: a decrease, or an increase for the mean distance."""
     rows: list[tuple[Cell, ...]] = [
         (
@@ -164,14 +164,14 @@ def trends_table(audit: Audit) -> Table:
 _LABELS = {**SCORES, "mege_distance": "mean distance"}
 
 
-def checkpoints_table(audit: Audit, every: bool = True) -> Table:
+def trust_checkpoints_table(audit: Audit, every: bool = True) -> Table:
     """Return MeGe and ReCo over the pairs of a run's checkpoints, with the scores of retrained networks."""
     rows: list[tuple[Cell, ...]] = []
     for run in audit.trust:
         if run.checkpoints is None:
             continue
         for method, scores in run.checkpoints.scores.items():
-            for distance in scores if every else (default_distance(tuple(scores)),):
+            for distance in scores if every else (answer_distance(tuple(scores)),):
                 retrained = (
                     None if run.retraining is None else run.retraining.levels[0].scores.get(method, {}).get(distance)
                 )
@@ -190,7 +190,7 @@ def checkpoints_table(audit: Audit, every: bool = True) -> Table:
     return Table("trust-checkpoints", title, header, tuple(rows))
 
 
-def steps_table(audit: Audit) -> Table:
+def trust_steps_table(audit: Audit) -> Table:
     """Return the scores of every pair of checkpoints."""
     rows: list[tuple[Cell, ...]] = [
         (

@@ -17,7 +17,7 @@ from perdure.explain import ExactShapley, NetworkGame, Players, fast_game
 from perdure.reproduce.bias.array_cache import Arrays, cached_arrays, weights_digest
 from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.trained_models import TrainedModel
-from perdure.runs.data import balanced_order
+from perdure.runs.data import balanced_data_order
 
 METHODS = ("grad", "gradient_x_input", "integrated_gradients", "guided_backprop", "lrp", "deepshap", "lime")
 SHORT = {
@@ -137,7 +137,7 @@ class ExampleSet:
         return arrays
 
 
-def select_examples(workspace: Workspace, model: TrainedModel, images: int, cells: int | None = None) -> ExampleSet:
+def select_example_set(workspace: Workspace, model: TrainedModel, images: int, cells: int | None = None) -> ExampleSet:
     """Return ``images`` test examples; the players are pixels (features of a table), or the cells of a grid.
 
     At least six examples are drawn and the first ``images`` of them used, so that experiments with few images use the
@@ -145,11 +145,11 @@ def select_examples(workspace: Workspace, model: TrainedModel, images: int, cell
     """
     x, y = model.examples(max(images, MIN_SELECTED))
     shape = tuple(x.shape[1:])
-    players = explain.pixels(shape) if cells is None else explain.grid(shape, cells)
+    players = explain.pixel_players(shape) if cells is None else explain.grid_players(shape, cells)
     return ExampleSet(workspace, model, x[:images], y[:images], model.background(BACKGROUND), players)
 
 
-def selected_rows(model: TrainedModel, images: int) -> NDArray[np.int64]:
+def example_set_rows(model: TrainedModel, images: int) -> NDArray[np.int64]:
     """Return the indices of the selected examples among the test examples."""
-    order = balanced_order(model.benchmark.tasks[0].test.y, 0)
+    order = balanced_data_order(model.benchmark.tasks[0].test.y, 0)
     return np.sort(order[: max(images, MIN_SELECTED)])[:images]

@@ -37,7 +37,7 @@ class Experiment:
     """Computes the results, saves the figures, and returns the section in Markdown, without its heading."""
 
 
-def section_file(out: Path, experiment: Experiment) -> Path:
+def experiment_section_file(out: Path, experiment: Experiment) -> Path:
     """Return the file that stores an experiment's section of the page."""
     return out / "sections" / f"{experiment.name}.md"
 
@@ -47,7 +47,7 @@ def run_experiment(experiment: Experiment, workspace: Workspace) -> None:
     workspace.out.mkdir(parents=True, exist_ok=True)
     workspace.pictures.mkdir(parents=True, exist_ok=True)
     text = experiment.run(workspace)
-    write_atomically(section_file(workspace.out, experiment), text.encode())
+    write_atomically(experiment_section_file(workspace.out, experiment), text.encode())
 
 
 def write_page(experiments: Sequence[Experiment], out: Path, page: Path) -> None:
@@ -64,6 +64,6 @@ def write_page(experiments: Sequence[Experiment], out: Path, page: Path) -> None
     ]
     for experiment in experiments:
         lines += [f"## {experiment.title} ({experiment.paper})", "", f"`perdure reproduce {experiment.name}`", ""]
-        file = section_file(out, experiment)
+        file = experiment_section_file(out, experiment)
         lines += [file.read_text().strip() if file.exists() else "Not run yet.", ""]
     write_atomically(page, "\n".join(lines).encode())

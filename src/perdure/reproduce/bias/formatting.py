@@ -10,7 +10,7 @@ import numpy as np
 from perdure.metrics import Interval, interval
 
 
-def interval_cell(value: Interval, digits: int = 3) -> str:
+def format_interval(value: Interval, digits: int = 3) -> str:
     """Return a mean with its interval as a table cell."""
     if np.isnan(value.low):
         return f"{value.mean:.{digits}g}"
@@ -23,12 +23,12 @@ def geometric_mean_cell(values: Any, digits: int = 3) -> str:
     return f"{np.exp(logs.mean):.{digits}g} [{np.exp(logs.low):.{digits}g}, {np.exp(logs.high):.{digits}g}]"
 
 
-def paragraph(*sentences: str) -> str:
+def format_paragraph(*sentences: str) -> str:
     """Return the sentences joined by spaces."""
     return " ".join(sentences)
 
 
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def format_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

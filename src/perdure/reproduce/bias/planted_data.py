@@ -33,7 +33,7 @@ class Planted:
         return planted.reshape(len(rows), -1)
 
 
-def paste_other_class(benchmark: Benchmark, cells: int, seed: int) -> Planted:
+def plant_other_class(benchmark: Benchmark, cells: int, seed: int) -> Planted:
     """Replace one grid cell of every image by a random patch of an image from another class.
 
     Training and test images are both changed, as in the benchmark of Yang and Kim (2019) that the bias paper follows.

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from importlib import resources
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 
 METHODS = {
     "gradcam": "Grad-CAM",
@@ -57,5 +57,7 @@ def published_table(network: str) -> PublishedTable:
     """Return the table of one network."""
     tables = published_tables()
     if network not in tables:
-        raise InputError(f"network {network!r}: the paper has no table for it; {suggest(network, list(tables))}")
+        raise InputError(
+            f"network {network!r}: the paper has no table for it; {error_suggestion(network, list(tables))}"
+        )
     return tables[network]

@@ -18,7 +18,7 @@ Row = tuple[str, float]
 FloatArray = NDArray[np.float64]
 
 
-def network_section(
+def table_text_section(
     title: str, accuracy: float, result: BiasResult, published: PublishedTable | None, picture: str
 ) -> str:
     """Return one network's section: settings, table, agreement with the paper, verdict and figure."""
@@ -175,7 +175,7 @@ def _sizes(result: BiasResult, published: PublishedTable, common: Sequence[str],
     )
 
 
-def nearest_columns(result: BiasResult, published: PublishedTable, signed: FloatArray) -> str:
+def table_text_nearest_columns(result: BiasResult, published: PublishedTable, signed: FloatArray) -> str:
     """Return a sentence that names our two nearest columns for each column of the paper's table.
 
     The distance is the mean of |log(ours / theirs)| over all rows. ``signed`` is the bias (shares, sides) of the signed

@@ -22,18 +22,18 @@ TRAINING = Training(epochs=4, batch_size=64, lr=0.03, momentum=0.9)
 
 def load_tabular_model(workspace: Workspace, training: Training = TRAINING) -> tuple[TrainedModel, Players]:
     """Return the MLP-5 trained on the table, and the table's columns as players."""
-    benchmark = table_benchmark(workspace.data_dir or Path())
-    return train_or_load(workspace, "mlp5", benchmark, training, label="mlp5-columns"), columns(benchmark)
+    benchmark = tabular_benchmark(workspace.data_dir or Path())
+    return train_or_load(workspace, "mlp5", benchmark, training, label="mlp5-columns"), tabular_columns(benchmark)
 
 
-def columns(benchmark: Benchmark) -> Players:
+def tabular_columns(benchmark: Benchmark) -> Players:
     """Return the table's columns as players: the one-hot features of a categorical column form one player."""
     names = [str(name).split("=", 1)[0] for name in benchmark.provenance["features"]]
     order = list(dict.fromkeys(names))
     return explain.players_from_labels(torch.tensor([order.index(name) for name in names]))
 
 
-def table_benchmark(folder: Path) -> Benchmark:
+def tabular_benchmark(folder: Path) -> Benchmark:
     """Return the table as one task: TV news if the folder has its file, otherwise Adult."""
     extracted = folder / TV_NEWS.path.removesuffix(".zip") / f"{CHANNELS[0]}.txt"
     if (folder / TV_NEWS.path).exists() or extracted.exists():

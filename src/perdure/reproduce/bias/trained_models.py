@@ -16,8 +16,8 @@ from perdure.base.errors import InputError
 from perdure.learners import Position, Run, Training
 from perdure.learners import Progress as RunProgress
 from perdure.reproduce.bias.experiment import Workspace
-from perdure.runs.data import BenchmarkData, balanced_order
-from perdure.runs.loaded_run import recorded_network
+from perdure.runs.data import BenchmarkData, balanced_data_order
+from perdure.runs.loaded_run import recorded_run_network
 from perdure.tasks import Benchmark
 from perdure.tasks.benchmark import Examples, Task
 
@@ -39,20 +39,20 @@ class TrainedModel:
     def examples(self, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
         """Return ``count`` prepared test inputs, balanced over classes, and their labels."""
         data = BenchmarkData(self.benchmark, "cpu")
-        rows = np.sort(balanced_order(data.labels(0), seed)[:count])
+        rows = np.sort(balanced_data_order(data.labels(0), seed)[:count])
         return data.inputs(0, rows), torch.from_numpy(np.ascontiguousarray(data.labels(0)[rows]))
 
     def pictures(self, count: int, seed: int = 0) -> NDArray[np.uint8] | None:
         """Return the same examples as images with values 0 to 255, or None if they are not images."""
         data = BenchmarkData(self.benchmark, "cpu")
-        return data.images(0, np.sort(balanced_order(data.labels(0), seed)[:count]))
+        return data.images(0, np.sort(balanced_data_order(data.labels(0), seed)[:count]))
 
     def background(self, count: int, seed: int = 0) -> Tensor:
         """Return ``count`` prepared training inputs."""
         return BenchmarkData(self.benchmark, "cpu").background(0, count, seed)
 
 
-def one_task(benchmark: Benchmark) -> Benchmark:
+def trained_model_task(benchmark: Benchmark) -> Benchmark:
     """Return the benchmark with all classes in a single task; training and test examples stay separate."""
     if len(benchmark.tasks) == 1:
         return benchmark
@@ -69,9 +69,9 @@ def cifar10(data_dir: Path | None) -> Benchmark:
     """Return CIFAR-10 as one task: the full official data if the folder has them, otherwise the small subset."""
     folder = data_dir or Path()
     if (folder / FULL_CIFAR10).exists():
-        return one_task(tasks.load("split-cifar10", scenario="class", data_dir=folder))
+        return trained_model_task(tasks.load("split-cifar10", scenario="class", data_dir=folder))
     if (folder / SMALL_CIFAR10).exists():
-        return one_task(
+        return trained_model_task(
             replace(tasks.load(folder / SMALL_CIFAR10, scenario="class", tasks=5), class_names=CIFAR10_CLASSES)
         )
     raise InputError(
@@ -90,13 +90,13 @@ def train_or_load(
     label: str | None = None,
 ) -> TrainedModel:
     """Train one of perdure's networks on all classes of a benchmark at once, or load it if it was trained before."""
-    merged = one_task(benchmark)
+    merged = trained_model_task(benchmark)
     name = label or network
     size = "" if width is None else f"-width-{width}"
     folder = workspace.out / "networks" / f"{merged.name}-{len(merged.tasks[0].train)}-{name}{size}-seed-{seed}"
     run = Run(merged, learners.get("naive"), network=network, width=width, training=training, seed=seed)
     record = learners.execute(run, folder, _EpochProgress(workspace, f"training {name}", training.epochs))
-    return TrainedModel(name, recorded_network(record, merged, 0), merged, float(record.table[-1].mean()))
+    return TrainedModel(name, recorded_run_network(record, merged, 0), merged, float(record.table[-1].mean()))
 
 
 class _EpochProgress(RunProgress):

@@ -8,7 +8,14 @@ from pathlib import Path
 from perdure.audits import Audit, LearnerAudit
 from perdure.base.files import write_atomically
 from perdure.learners import Training
-from perdure.reproduce.learners.study import Study, cell, operations, protocol, records_of, tuned_settings
+from perdure.reproduce.learners.study import (
+    Study,
+    learner_study_cell,
+    learner_study_operations,
+    learner_study_protocol,
+    learner_study_records,
+    tuned_learner_study_settings,
+)
 
 CLASSIC = ("naive", "cumulative", "joint", "l2", "ewc", "online-ewc", "si", "mas", "lwf", "rehearsal", "gem", "agem")
 PAPER = ("naive", "cumulative", "ewc", "lwf", "si")
@@ -51,15 +58,17 @@ _CIFAR_TASK = replace(
 STUDIES = {study.name: study for study in (_MNIST, _CIFAR, _CIFAR_TASK)}
 
 
-def table(study: Study, audit: Audit, out: Path) -> str:
+def classic_learners_table(study: Study, audit: Audit, out: Path) -> str:
     """Return the study in Markdown: accuracy, forgetting, the seven criteria, CL_scores, cost and settings."""
-    records = records_of(study, out)
-    lines = [f"## {study.title}", "", protocol(study, records[0]), ""]
+    records = learner_study_records(study, out)
+    lines = [f"## {study.title}", "", learner_study_protocol(study, records[0]), ""]
     header = ["learner", "average accuracy", "forgetting", *CRITERIA[2:], "W1", "W2", "W3", "multiply-adds / naive"]
     lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    spent = {entry.learner: operations(records, entry.learner) for entry in audit.learners}
+    spent = {entry.learner: learner_study_operations(records, entry.learner) for entry in audit.learners}
     for entry in audit.learners:
-        cells = [cell(entry.measures[name]) for name in CRITERIA] + [cell(score) for score in entry.scores.values()]
+        cells = [learner_study_cell(entry.measures[name]) for name in CRITERIA] + [
+            learner_study_cell(score) for score in entry.scores.values()
+        ]
         lines.append(
             f"| `{entry.learner}` | " + " | ".join([*cells, f"{spent[entry.learner] / spent['naive']:.2f}"]) + " |"
         )
@@ -80,7 +89,7 @@ def table(study: Study, audit: Audit, out: Path) -> str:
     return "\n".join(lines)
 
 
-def write_results(sections: list[str], path: Path) -> None:
+def write_classic_learners(sections: list[str], path: Path) -> None:
     """Write the page of all studies."""
     intro = [
         "# The twelve classic learners",
@@ -96,5 +105,5 @@ def write_results(sections: list[str], path: Path) -> None:
 
 
 def _chosen_settings(out: Path, study: Study, entry: LearnerAudit) -> str:
-    chosen = tuned_settings(study, out, entry.learner)
+    chosen = tuned_learner_study_settings(study, out, entry.learner)
     return f"`{entry.learner}` " + ", ".join(f"{name} {value:.3g}" for name, value in chosen.items())

@@ -13,12 +13,12 @@ from perdure.base.files import write_atomically
 from perdure.learners import Training
 from perdure.reproduce.learners.study import (
     Study,
-    cell,
-    operations,
-    protocol,
-    records_of,
-    step_seconds,
-    tuned_settings,
+    learner_study_cell,
+    learner_study_operations,
+    learner_study_protocol,
+    learner_study_records,
+    learner_study_step_seconds,
+    tuned_learner_study_settings,
 )
 
 PAPER = {
@@ -84,36 +84,39 @@ _RESNET = replace(
 STUDIES = {study.name: study for study in (_SMALL, _RESNET)}
 
 
-def table(study: Study, audit: Audit, out: Path) -> str:
+def memory_learners_table(study: Study, audit: Audit, out: Path) -> str:
     """Return the study in Markdown: accuracy and forgetting with the paper's numbers, cost, and differences in ranking."""
-    records = records_of(study, out)
-    lines = [f"## {study.title}", "", f"Study `{study.name}`. {protocol(study, records[0])}", ""]
+    records = learner_study_records(study, out)
+    lines = [f"## {study.title}", "", f"Study `{study.name}`. {learner_study_protocol(study, records[0])}", ""]
     header = ["learner", "runs", "average accuracy", "forgetting", "paper: accuracy", "paper: forgetting"]
     header += ["multiply-adds per run / naive", "CPU time per training step / naive"]
     lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    spent, seconds = operations(records, "naive"), step_seconds(study, out, "naive")
+    spent, seconds = learner_study_operations(records, "naive"), learner_study_step_seconds(study, out, "naive")
     for entry in audit.learners:
         name = entry.learner
         paper = [f"{value / 100:.3f}" for value in PAPER[name]] if name in PAPER else ["", ""]
-        pace = step_seconds(study, out, name) / seconds
+        pace = learner_study_step_seconds(study, out, name) / seconds
         cells = [
             str(sum(record.manifest.learner == name for record in records)),
-            cell(entry.measures["average_accuracy"]),
-            cell(entry.measures["forgetting"]),
+            learner_study_cell(entry.measures["average_accuracy"]),
+            learner_study_cell(entry.measures["forgetting"]),
             *paper,
-            f"{operations(records, name) / spent:.2f}",
+            f"{learner_study_operations(records, name) / spent:.2f}",
             "–" if math.isnan(pace) else f"{pace:.2f}",
         ]
         lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *ranking_comparison(audit), "", describe_settings(study, out), ""])
+    return "\n".join([*lines, "", *memory_learner_ranking(audit), "", describe_memory_learner_settings(study, out), ""])
 
 
-def describe_settings(study: Study, out: Path) -> str:
+def describe_memory_learner_settings(study: Study, out: Path) -> str:
     """Return the shared training settings and each learner's own; tuned settings replace the initial ones."""
     training = study.training
     decay = f"learning rate x {training.decay:g} after epoch {training.milestones[0]}"
     rate = "" if study.trials else f"learning rate {training.lr:g}, "
-    by_learner = {name: {**study.settings.get(name, {}), **tuned_settings(study, out, name)} for name in study.learners}
+    by_learner = {
+        name: {**study.settings.get(name, {}), **tuned_learner_study_settings(study, out, name)}
+        for name in study.learners
+    }
     listing = [
         f"`{name}` " + ", ".join(f"{setting} {value:.3g}" for setting, value in settings.items())
         for name, settings in by_learner.items()
@@ -122,7 +125,7 @@ def describe_settings(study: Study, out: Path) -> str:
     return f"Settings: {rate}momentum {training.momentum:g}, {decay}; " + "; ".join(listing) + "."
 
 
-def ranking_comparison(audit: Audit) -> list[str]:
+def memory_learner_ranking(audit: Audit) -> list[str]:
     """Return our and the paper's ranking by average accuracy, and each pair whose order is reversed."""
     entries = {entry.learner: entry for entry in audit.learners if entry.learner in PAPER}
     ours = sorted(entries, key=lambda name: -accuracy(entries[name]).mean)
@@ -152,7 +155,7 @@ def accuracy(entry: LearnerAudit) -> Interval:
     return entry.measures["average_accuracy"]
 
 
-def write_results(sections: list[str], path: Path) -> None:
+def write_memory_learners(sections: list[str], path: Path) -> None:
     """Write the page of all studies."""
     intro = [
         "# The nine methods of the SHAPC paper's Table 1",

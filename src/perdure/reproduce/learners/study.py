@@ -16,7 +16,7 @@ from perdure.audits import Audit, Interval
 from perdure.audits import audit as audit_records
 from perdure.base.files import read_json, write_json
 from perdure.learners import Position, Progress, Run, Training
-from perdure.learners.tuning import best_settings, with_settings
+from perdure.learners.tuning import best_settings, with_tuned_settings
 from perdure.record import Record, find_records
 from perdure.tasks.benchmark import Augmentation
 
@@ -89,16 +89,16 @@ class Stopwatch(Progress):
         self.inner.end_task(position, accuracies)
 
 
-def run_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) -> Audit:
+def run_learner_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) -> Audit:
     """Tune and train every learner; finished runs are skipped, so an interrupted study can be resumed.
 
     Seeds are the outer loop, so that after an interruption the numbers of seeds per learner differ by at most one.
     """
-    benchmark = load_benchmark(study, data_dir)
+    benchmark = load_learner_study_benchmark(study, data_dir)
     for seed in range(study.seeds):
         for name in study.learners:
             folder = out / study.name / name
-            run = tuned_run(study, name, benchmark, folder, watch)
+            run = tuned_learner_study_run(study, name, benchmark, folder, watch)
             with watch(f"{name} seed {seed}") as progress:
                 stopwatch = Stopwatch(progress)
                 learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", stopwatch)
@@ -107,22 +107,22 @@ def run_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) ->
     return audit_study(study, out)
 
 
-def tuned_run(study: Study, name: str, benchmark: tasks.Benchmark, folder: Path, watch: Watcher) -> Run:
+def tuned_learner_study_run(study: Study, name: str, benchmark: tasks.Benchmark, folder: Path, watch: Watcher) -> Run:
     """Return a learner's run configuration: the study's settings, or those of its best trial if there are trials."""
     run = Run(benchmark, learners.get(name), network=study.network, width=study.width, training=study.training)
-    run = with_settings(run, dict(study.settings.get(name, {})))
+    run = with_tuned_settings(run, dict(study.settings.get(name, {})))
     if not study.trials:
         return run
     trial = run if study.tuning_width is None else replace(run, width=study.tuning_width)
     if study.tuning_epochs is not None:
         milestone = max(1, study.tuning_epochs * 3 // 4)
-        trial = with_settings(trial, {"epochs": study.tuning_epochs, "milestones": (milestone,)})
+        trial = with_tuned_settings(trial, {"epochs": study.tuning_epochs, "milestones": (milestone,)})
     with watch(f"{name} tuning") as progress:
         settings = best_settings(trial, study.trials, folder / "tuning.json", progress)
-    return replace(with_settings(run, settings), tuning_trials=study.trials)
+    return replace(with_tuned_settings(run, settings), tuning_trials=study.trials)
 
 
-def tuned_settings(study: Study, out: Path, learner: str) -> dict[str, float]:
+def tuned_learner_study_settings(study: Study, out: Path, learner: str) -> dict[str, float]:
     """Return the settings of a learner's best trial; an empty dictionary if the study has no trials."""
     if not study.trials:
         return {}
@@ -130,7 +130,7 @@ def tuned_settings(study: Study, out: Path, learner: str) -> dict[str, float]:
     return dict(max(trials, key=lambda trial: float(trial["validation_accuracy"]))["settings"])
 
 
-def load_benchmark(study: Study, data_dir: Path | None) -> tasks.Benchmark:
+def load_learner_study_benchmark(study: Study, data_dir: Path | None) -> tasks.Benchmark:
     """Return a study's benchmark, with a validation split if the study has tuning trials."""
     source = study.benchmark if study.benchmark in tasks.names() else (data_dir or Path()) / study.benchmark
     benchmark = tasks.load(
@@ -150,12 +150,12 @@ def audit_study(study: Study, out: Path) -> Audit:
     return replace(audit, learners=tuple(sorted(audit.learners, key=lambda entry: study.learners.index(entry.learner))))
 
 
-def records_of(study: Study, out: Path) -> list[Record]:
+def learner_study_records(study: Study, out: Path) -> list[Record]:
     """Return a study's finished records."""
     return [record for path in find_records([out / study.name]) if (record := Record.open(path)).complete]
 
 
-def protocol(study: Study, record: Record) -> str:
+def learner_study_protocol(study: Study, record: Record) -> str:
     """Return a sentence that describes the data, the network and the training of a study."""
     training = study.training
     network = study.network if study.width is None else f"{study.network} width {study.width}"
@@ -175,7 +175,7 @@ def protocol(study: Study, record: Record) -> str:
     )
 
 
-def cell(value: Interval) -> str:
+def learner_study_cell(value: Interval) -> str:
     """Return a mean and the half-width of its interval; a dash if the value is missing."""
     if value.mean != value.mean:
         return "–"
@@ -183,13 +183,13 @@ def cell(value: Interval) -> str:
     return f"{value.mean:.3f} ± {margin:.3f}" if margin >= 0.0005 else f"{value.mean:.3f}"
 
 
-def operations(records: list[Record], learner: str) -> float:
+def learner_study_operations(records: list[Record], learner: str) -> float:
     """Return the mean number of multiply-adds of a learner's runs."""
     spent = [float(r.cost.operations.sum()) for r in records if r.cost is not None and r.manifest.learner == learner]
     return sum(spent) / len(spent)
 
 
-def step_seconds(study: Study, out: Path, learner: str) -> float:
+def learner_study_step_seconds(study: Study, out: Path, learner: str) -> float:
     """Return the median CPU seconds of a training step after the first task, averaged over seeds.
 
     NaN if no step was timed: joint training has only one task.

@@ -13,10 +13,10 @@ import numpy as np
 from perdure import figures, tasks
 from perdure.audits import Interval
 from perdure.audits.bias.measure import METHODS as BIAS_METHODS
-from perdure.audits.retraining.maps import MapSettings, all_distances
+from perdure.audits.retraining.maps import MapSettings, retraining_map_distances
 from perdure.audits.retraining.pairs import Pairs
 from perdure.audits.retraining.results import RetrainingResult
-from perdure.audits.retraining.retrain import NOISE, Progress, retrain, stored_maps
+from perdure.audits.retraining.retrain import NOISE, Progress, retrain, stored_retrain_maps
 from perdure.base.errors import InputError
 from perdure.base.files import read_text, write_atomically
 from perdure.learners import Training
@@ -78,7 +78,9 @@ STUDIES = {
 }
 
 
-def run_study(study: Study, data_dir: Path | None, out: Path, progress: Progress | None = None) -> RetrainingResult:
+def run_retraining_study(
+    study: Study, data_dir: Path | None, out: Path, progress: Progress | None = None
+) -> RetrainingResult:
     """Train and explain the networks, or read the results of an earlier call."""
     data = tasks.load((data_dir or Path()) / "cifar10-small.npz", scenario="class", tasks=5)
     return retrain(
@@ -97,7 +99,7 @@ def run_study(study: Study, data_dir: Path | None, out: Path, progress: Progress
     )
 
 
-def section(study: Study, result: RetrainingResult, pictures: Path) -> str:
+def retraining_study_section(study: Study, result: RetrainingResult, pictures: Path) -> str:
     """Return one study's section of the page: settings, tables and figures."""
     lines = [f"## {study.title}", "", _settings(result), ""]
     rows = [result.levels(), result.cascade()] if study.name.endswith("sweep") else [result.levels()]
@@ -109,9 +111,9 @@ def section(study: Study, result: RetrainingResult, pictures: Path) -> str:
     if not study.name.endswith("sweep"):
         lines += [*_distances(result), ""]
     if METHODS[0] in result.explainers and not study.name.endswith("sweep"):
-        lines += [*warnings(result), ""]
+        lines += [*retraining_study_warnings(result), ""]
         picture = pictures / f"retraining-{study.name}-classes.png"
-        figures.save(figures.class_separation(result, METHODS[0], DISTANCE), picture)
+        figures.save(figures.retraining_class_separation(result, METHODS[0], DISTANCE), picture)
         lines += [f"![separation, class by class]({picture.name})", ""]
     for name, reason in result.refused.items():
         lines += [f"`{name}` was refused: {reason}.", ""]
@@ -182,7 +184,7 @@ def _distances(result: RetrainingResult) -> list[str]:
     return lines
 
 
-def warnings(result: RetrainingResult) -> list[str]:
+def retraining_study_warnings(result: RetrainingResult) -> list[str]:
     """Return the report's three warnings with the numbers that confirm or refute them."""
     return [
         "### The report's three warnings",
@@ -269,15 +271,15 @@ def _changed(result: RetrainingResult, base: Pairs, change: Any) -> Pairs:
     """Return the pairs without noise, with distances computed after the same change to all maps."""
     distances = np.full(len(base), np.nan)
     for fold in range(result.folds):
-        maps = [change(fold_maps) for fold_maps in stored_maps(result, METHODS[0], fold)]
+        maps = [change(fold_maps) for fold_maps in stored_retrain_maps(result, METHODS[0], fold)]
         for other in range(result.folds):
             rows = (base.first == fold) & (base.second == other)
             if other != fold:
-                distances[rows] = all_distances(maps[fold], maps[other])[DISTANCE]
+                distances[rows] = retraining_map_distances(maps[fold], maps[other])[DISTANCE]
     return replace(base, distances={DISTANCE: distances})
 
 
-def read_sections(path: Path) -> dict[str, str]:
+def read_retraining_study(path: Path) -> dict[str, str]:
     """Return the sections of an existing page by study name.
 
     A page with other content is refused, so that it is not overwritten.
@@ -297,7 +299,7 @@ def read_sections(path: Path) -> dict[str, str]:
     return {names[heading]: part for heading, part in by_heading.items()}
 
 
-def write_results(parts: Mapping[str, str], path: Path) -> None:
+def write_retraining_study(parts: Mapping[str, str], path: Path) -> None:
     """Write the page: the sections in the order of the studies, and the names of those that have not been run."""
     missing = [f"`{name}`" for name in STUDIES if name not in parts]
     intro = [

@@ -12,7 +12,7 @@ from perdure.audits import Audit, ShapcResult, ShapcSettings
 from perdure.audits import audit as audit_records
 from perdure.base.files import write_atomically
 from perdure.figures import save, shapc_bars, shapc_matrices
-from perdure.reproduce.learners.study import Study, cell, protocol, records_of
+from perdure.reproduce.learners.study import Study, learner_study_cell, learner_study_protocol, learner_study_records
 
 PAPER = {
     "lwf": (25.08, 11.99),
@@ -38,7 +38,7 @@ SETTINGS = ShapcSettings(samples=200, background=100)
 EXAMPLES = 16
 
 
-def table(study: Study, audit: Audit, out: Path) -> str:
+def shapc_paper_table(study: Study, audit: Audit, out: Path) -> str:
     """Compute SHAPC for the study's records and return the section in Markdown."""
     order = [entry.learner for entry in audit.learners]
     with_shapc = audit_records(out / study.name, shapc=SETTINGS, examples=EXAMPLES, retrain_reference=True)
@@ -47,7 +47,7 @@ def table(study: Study, audit: Audit, out: Path) -> str:
     results: dict[str, list[ShapcResult]] = {}
     for result in with_shapc.shapc:
         results.setdefault(result.learner, []).append(result)
-    lines = [f"## {study.title}", "", protocol(study, records_of(study, out)[0]), ""]
+    lines = [f"## {study.title}", "", learner_study_protocol(study, learner_study_records(study, out)[0]), ""]
     lines += [*_main_table(with_shapc, results), "", *_shares_table(with_shapc, results), "", *_order(with_shapc)]
     lines += ["Differences of SHAPC-Mean that are significant after Holm's correction:", ""]
     significant = [f"- {difference}" for difference in with_shapc.differences if difference.p < 0.05]
@@ -67,7 +67,7 @@ def _main_table(audit: Audit, results: dict[str, list[ShapcResult]]) -> list[str
         if runs is None:
             continue
         names = ("average_accuracy", "forgetting", "shapc_mean", "shapc_var", "shapc_calibrated")
-        cells = [cell(entry.measures[name]) for name in names]
+        cells = [learner_study_cell(entry.measures[name]) for name in names]
         cells += [_mean([run.outcomes[name].mean for run in runs]) for name in ("still correct", "forgotten")]
         cells.append(_mean([run.retraining.calibrated.mean for run in runs if run.retraining is not None]))
         paper = PAPER.get(entry.learner)
@@ -129,7 +129,7 @@ def _samples_text(audit: Audit) -> list[str]:
     return [f"Samples: {spent}; {checked}. {noise}", ""]
 
 
-def write_results(sections: list[str], path: Path) -> None:
+def write_shapc_paper_table(sections: list[str], path: Path) -> None:
     """Write the page of all studies."""
     intro = [
         "# SHAPC of the nine methods of the SHAPC paper",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.surrogate.diagnostics.identifiability import information
-from perdure.surrogate.estimation.adam import paper_points, projected_adam, random_parameters
+from perdure.surrogate.estimation.adam import adam_paper_points, adam_random_parameters, projected_adam
 from perdure.surrogate.estimation.coordinates import Coordinates
 from perdure.surrogate.estimation.prior import ASSUMED_NOISE, FALLBACK, STRENGTHS, weak_prior
 from perdure.surrogate.estimation.solver import solve
@@ -38,12 +38,12 @@ def held_out(
     for origin in origins if origins is not None else _origins(problem):
         early = problem.until(origin)
         rng = np.random.default_rng([seed, origin])
-        strength = choose_strength(early, rng) if estimator == "map" else 0.0
+        strength = held_out_strength(early, rng) if estimator == "map" else 0.0
         coordinates = Coordinates(early)
         prior = weak_prior(coordinates)
         if estimator == "adam":
-            ends, losses = projected_adam(early, random_parameters(early, _STARTS, rng))
-            points = paper_points(coordinates, ends.member(int(losses.argmin())))
+            ends, losses = projected_adam(early, adam_random_parameters(early, _STARTS, rng))
+            points = adam_paper_points(coordinates, ends.member(int(losses.argmin())))
         else:
             points = _best_points(coordinates, prior, np.array([strength]), rng)
         forecast = _forecasts(problem, origin, coordinates, prior, points)[0]
@@ -62,7 +62,7 @@ def held_out(
     return errors
 
 
-def choose_strength(problem: Problem, rng: np.random.Generator) -> float:
+def held_out_strength(problem: Problem, rng: np.random.Generator) -> float:
     """Return the strength of the prior, in units of squared performance, that forecasts the second half of the steps best.
 
     The candidates are multiples of the noise variance, so that the prior is never strong enough to distort clean curves.
@@ -106,7 +106,7 @@ def trivial_forecasts(block: Block, origin: int) -> tuple[Array, Array]:
     return last, phase
 
 
-def complete_gain(coordinates: Coordinates, points: Array, prior: Prior) -> Array:
+def held_out_gain(coordinates: Coordinates, points: Array, prior: Prior) -> Array:
     """Return B, (batch, tasks, tasks), with the center of the prior in the rows of tasks never trained."""
     gain = coordinates.full_gain(points)
     for task in range(coordinates.tasks):
@@ -129,7 +129,7 @@ def _forecasts(
     problem: Problem, origin: int, coordinates: Coordinates, prior: Prior, points: Array
 ) -> list[list[Array]]:
     """Return the forecasts of each block after ``origin``, for each point fitted to the first steps."""
-    gain = complete_gain(coordinates, points, prior)
+    gain = held_out_gain(coordinates, points, prior)
     _, rho, kappa, retention = coordinates.split(points)
     forecasts: list[list[Array]] = [[] for _ in points]
     for block in problem.blocks:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perdure.surrogate.result import Fit, Information
 
 
-def direct_properties(coordinates: Coordinates, points: Array) -> dict[str, Array]:
+def interval_direct_properties(coordinates: Coordinates, points: Array) -> dict[str, Array]:
     """Return the properties that are entries of the vector (or other values in its layout), with a leading batch axis."""
     _, rho, kappa, retention = coordinates.split(points)
     return {
@@ -28,15 +28,15 @@ def direct_properties(coordinates: Coordinates, points: Array) -> dict[str, Arra
     }
 
 
-def property_arrays(coordinates: Coordinates, points: Array) -> dict[str, Array]:
+def interval_property_arrays(coordinates: Coordinates, points: Array) -> dict[str, Array]:
     """Return all properties of a batch of points, with a leading batch axis."""
-    direct = direct_properties(coordinates, points)
+    direct = interval_direct_properties(coordinates, points)
     diagonal = np.abs(np.diagonal(direct["gain"], axis1=1, axis2=2))
     diagonal = np.where(diagonal > 0, diagonal, np.nan)
     return {**direct, "transfer": direct["gain"] / diagonal[:, None, :], "difficulty": 1 / diagonal}
 
 
-def fisher_errors(coordinates: Coordinates, point: Array, information: Information) -> dict[str, Array]:
+def fisher_interval_errors(coordinates: Coordinates, point: Array, information: Information) -> dict[str, Array]:
     """Return standard errors of all properties; those of transfer and difficulty by the delta method.
 
     Without a prior, a property that the data do not determine has an infinite error; the prior makes it finite.
@@ -45,8 +45,8 @@ def fisher_errors(coordinates: Coordinates, point: Array, information: Informati
     bounded = np.where(_is_singular(information) & np.isinf(information.data_errors), np.inf, np.sqrt(variance))
     if not np.isfinite(information.noise):
         bounded = np.full_like(bounded, np.inf)
-    errors = direct_properties(coordinates, bounded[None])
-    gain = property_arrays(coordinates, point[None])["gain"][0]
+    errors = interval_direct_properties(coordinates, bounded[None])
+    gain = interval_property_arrays(coordinates, point[None])["gain"][0]
     diagonal = np.abs(np.diagonal(gain))
     gain_errors = errors["gain"][0]
     errors["difficulty"] = (np.diagonal(gain_errors) / np.where(diagonal > 0, diagonal, np.nan) ** 2)[None]
@@ -129,8 +129,8 @@ def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
     solutions = solve(
         coordinates, objective, np.repeat(fit.point[None], replicates, axis=0), iterations=60, tolerance=1e-7
     )
-    estimates = {name: values[0] for name, values in property_arrays(coordinates, fit.point[None]).items()}
-    refitted = property_arrays(coordinates, solutions.points)
+    estimates = {name: values[0] for name, values in interval_property_arrays(coordinates, fit.point[None]).items()}
+    refitted = interval_property_arrays(coordinates, solutions.points)
     half_widths = {name: np.quantile(np.abs(refitted[name] - estimates[name]), 0.95, axis=0) for name in estimates}
     errors = {name: np.sqrt(np.mean((refitted[name] - estimates[name]) ** 2, axis=0)) for name in estimates}
     return replace(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.surrogate.estimation.coordinates import Coordinates
 from perdure.surrogate.estimation.prior import weak_prior
 from perdure.surrogate.estimation.solver import solve
-from perdure.surrogate.result import jsonable
+from perdure.surrogate.result import fit_result_to_json
 
 if TYPE_CHECKING:
     from perdure.surrogate.problem import Array
@@ -39,7 +39,7 @@ class Profile:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON form."""
-        return {key: jsonable(value) for key, value in vars(self).items()}
+        return {key: fit_result_to_json(value) for key, value in vars(self).items()}
 
 
 def profile(fit: Fit, name: str, points: int = 41) -> Profile:
@@ -50,7 +50,7 @@ def profile(fit: Fit, name: str, points: int = 41) -> Profile:
     coordinates = Coordinates(fit.problem)
     names = coordinates.names()
     if name not in names:
-        raise InputError(f"profile: unknown parameter {name!r}, {suggest(name, names)}")
+        raise InputError(f"profile: unknown parameter {name!r}, {error_suggestion(name, names)}")
     if not np.isfinite(fit.information.noise):
         raise InputError("profile: there are too few data to estimate the noise. Add steps or algorithms.")
     index = names.index(name)

@@ -47,7 +47,7 @@ class PaperParameters:
         )
 
 
-def random_parameters(problem: Problem, count: int, rng: np.random.Generator) -> PaperParameters:
+def adam_random_parameters(problem: Problem, count: int, rng: np.random.Generator) -> PaperParameters:
     """Return random starting points as in the authors' code: A and d uniform, the algorithms' properties near one half."""
     tasks, algorithms = len(problem.tasks), len(problem.algorithms)
     return PaperParameters(
@@ -71,7 +71,7 @@ def projected_adam(
     first = [np.zeros_like(array) for array in point.arrays()]
     second = [np.zeros_like(array) for array in point.arrays()]
     for step in range(1, steps + 1):
-        _, gradient = loss_and_gradient(problem, point)
+        _, gradient = adam_loss_and_gradient(problem, point)
         moved = []
         for index, (array, slope) in enumerate(zip(point.arrays(), gradient.arrays(), strict=True)):
             first[index] += (1 - _BETAS[0]) * (slope - first[index])
@@ -79,10 +79,10 @@ def projected_adam(
             size = np.sqrt(second[index]) / np.sqrt(1 - _BETAS[1] ** step) + _EPSILON
             moved.append(array - rate / (1 - _BETAS[0] ** step) * first[index] / size)
         point = PaperParameters(*moved).feasible()
-    return point, loss_and_gradient(problem, point)[0]
+    return point, adam_loss_and_gradient(problem, point)[0]
 
 
-def paper_points(coordinates: Coordinates, parameters: PaperParameters) -> Array:
+def adam_paper_points(coordinates: Coordinates, parameters: PaperParameters) -> Array:
     """Return the paper's parameters as gauge-fixed vectors, (batch, size)."""
     points = np.empty((len(parameters.difficulty), coordinates.size))
     gain = parameters.transfer / parameters.difficulty[:, None, :]
@@ -95,7 +95,7 @@ def paper_points(coordinates: Coordinates, parameters: PaperParameters) -> Array
     return coordinates.fixed_scale(points)
 
 
-def loss_and_gradient(problem: Problem, point: PaperParameters) -> tuple[Array, PaperParameters]:
+def adam_loss_and_gradient(problem: Problem, point: PaperParameters) -> tuple[Array, PaperParameters]:
     """Return the mean squared error (batch,) and its gradient by back-propagation through the recursion."""
     gain = point.transfer / point.difficulty[:, None, :]
     cells = sum(int(np.isfinite(block.values).sum()) for block in problem.blocks)

@@ -21,7 +21,7 @@ def starting_points(coordinates: Coordinates, count: int, rng: np.random.Generat
     points[:, coordinates.kappa] = rng.uniform(0, 2, (count, algorithms))
     points[:, coordinates.retention] = rng.uniform(0, 1, (count, algorithms))
     points[0, coordinates.rho], points[0, coordinates.kappa], points[0, coordinates.retention] = 1, 0.5, 0.7
-    points[:, coordinates.gains] = linear_gains(coordinates, points).reshape(count, -1)
+    points[:, coordinates.gains] = starting_point_gains(coordinates, points).reshape(count, -1)
     random_gain = np.arange(count) % 4 == 3
     points[random_gain, coordinates.gains] = rng.normal(0, 1, (int(random_gain.sum()), coordinates.gains.stop))
     for task in coordinates.rows:
@@ -29,7 +29,7 @@ def starting_points(coordinates: Coordinates, count: int, rng: np.random.Generat
     return coordinates.fixed_scale(points)
 
 
-def linear_gains(coordinates: Coordinates, points: Array) -> Array:
+def starting_point_gains(coordinates: Coordinates, points: Array) -> Array:
     """Return B from ``u_j(l) - h u_j(l-1) = B[i, j] (rho + kappa P_i(l-1))``, with u = 2 artanh P of the measured curves."""
     _, rho, kappa, retention = coordinates.split(points)
     numerator = np.zeros((len(points), len(coordinates.rows), coordinates.tasks))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.tasks.benchmark import Source, in_memory
+from perdure.tasks.benchmark import Source, examples_in_memory
 from perdure.tasks.files.archives import read_members
 from perdure.tasks.files.download import Remote, fetch, verify
 from perdure.tasks.files.plain_pickle import read_plain_pickle
@@ -109,8 +109,8 @@ def read_cifar(cifar: Cifar, folder: Path, progress: bool) -> Source:
     batches = [decode(f"{path}: {name}", contents[name]) for name in layout.train]
     x_test, y_test = decode(f"{path}: {layout.test}", contents[layout.test])
     return Source(
-        train=in_memory(np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])),
-        test=in_memory(x_test, y_test),
+        train=examples_in_memory(np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])),
+        test=examples_in_memory(x_test, y_test),
         class_names=_class_names(cifar, layout, f"{path}: {layout.names}", contents.get(layout.names)),
         mean=cifar.mean,
         std=cifar.std,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.tasks.benchmark import Source, in_memory, stratified_rows
+from perdure.tasks.benchmark import Source, examples_in_memory, stratified_source_rows
 from perdure.tasks.registry import Description, register_benchmark
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def read_digits(_folder: Path, _progress: bool) -> Source:
 
     ink, labels = load_digits(return_X_y=True)
     x = np.rint(ink * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
-    train, test = stratified_rows(labels, 0.25, np.random.default_rng(0))
+    train, test = stratified_source_rows(labels, 0.25, np.random.default_rng(0))
     return Source(
-        train=in_memory(x[train], labels[train]),
-        test=in_memory(x[test], labels[test]),
+        train=examples_in_memory(x[train], labels[train]),
+        test=examples_in_memory(x[test], labels[test]),
         class_names=tuple(str(digit) for digit in range(10)),
         mean=(0.3057,),
         std=(0.3760,),

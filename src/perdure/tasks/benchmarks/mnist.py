@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
-from perdure.tasks.benchmark import Source, in_memory
+from perdure.tasks.benchmark import Source, examples_in_memory
 from perdure.tasks.files.download import Remote, fetch, verify
 from perdure.tasks.registry import Description, register_benchmark
-from perdure.tasks.sequence import permuted, rotated
+from perdure.tasks.sequence import permuted_sequence, rotated_sequence
 from perdure.tasks.user_data.arrays import read_npz
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def _source(
     dataset: IdxDataset, x_train: NDArray[Any], y_train: NDArray[Any], x_test: NDArray[Any], y_test: NDArray[Any]
 ) -> Source:
     return Source(
-        train=in_memory(x_train, y_train),
-        test=in_memory(x_test, y_test),
+        train=examples_in_memory(x_train, y_train),
+        test=examples_in_memory(x_test, y_test),
         class_names=dataset.class_names,
         mean=(dataset.mean,),
         std=(dataset.std,),
@@ -185,8 +185,8 @@ _SPLIT_FASHION_MNIST = replace(
 
 
 @register_benchmark(_SPLIT_MNIST)
-@register_benchmark(_PERMUTED_MNIST, split=permuted)
-@register_benchmark(_ROTATED_MNIST, split=rotated)
+@register_benchmark(_PERMUTED_MNIST, split=permuted_sequence)
+@register_benchmark(_ROTATED_MNIST, split=rotated_sequence)
 def read_mnist(folder: Path, progress: bool) -> Source:
     """Return MNIST: 60000 training and 10000 test digits."""
     return read_idx_dataset(MNIST, folder, progress)

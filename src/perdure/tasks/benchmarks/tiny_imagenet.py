@@ -73,7 +73,7 @@ def tiny_imagenet_source(files: Files) -> Source:
     rows = [row for row in rows if row[1] in numbers]
     if {row[1] for row in rows} != set(wnids):
         raise InputError(f"{files.path}: expected at least one image of every class in {root}val/val_annotations.txt.")
-    boxes = read_boxes(files)
+    boxes = read_tiny_imagenet_boxes(files)
     names = [class_words.get(wnid, wnid).split(",")[0] for wnid in wnids]
     return Source(
         train=_split(files, train_names, train_labels, boxes),
@@ -88,7 +88,7 @@ def tiny_imagenet_source(files: Files) -> Source:
     )
 
 
-def read_boxes(files: Files | str | Path) -> dict[str, Box]:
+def read_tiny_imagenet_boxes(files: Files | str | Path) -> dict[str, Box]:
     """Return the bounding box of each image by file name: left, top, right, bottom from 0; right and bottom exclusive."""
     opened = files if isinstance(files, Files) else open_files(Path(files))
     root = _root(opened)

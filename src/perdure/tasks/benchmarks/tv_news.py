@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
-from perdure.tasks.benchmark import Source, in_memory, stratified_rows
+from perdure.tasks.benchmark import Source, examples_in_memory, stratified_source_rows
 from perdure.tasks.files.archives import open_files
 from perdure.tasks.files.download import Remote, fetch
 from perdure.tasks.registry import Description, register_benchmark
@@ -47,7 +47,7 @@ FEATURES = {
 _TEST_SHARE = 0.2
 
 
-def split_by_class_or_channel(source: Source, plan: Plan) -> Benchmark:
+def split_tv_news(source: Source, plan: Plan) -> Benchmark:
     """Divide by channel in the domain scenario, otherwise by class."""
     return (split_by_group if plan.scenario == "domain" else split_by_class)(source, plan)
 
@@ -65,7 +65,7 @@ def split_by_class_or_channel(source: Source, plan: Plan) -> Benchmark:
         citation="Vyas, Kannao, Bhargava & Guha 2014, Commercial block detection in broadcast news videos",
         download=ARCHIVE.size,
     ),
-    split=split_by_class_or_channel,
+    split=split_tv_news,
 )
 def read_tv_news(folder: Path, progress: bool) -> Source:
     """Read the unpacked files of the five channels or the zip file; download the zip file if neither is there."""
@@ -91,10 +91,10 @@ def tv_news_source(files: Files) -> Source:
         x, y = _read_libsvm(f"{files.path}: {name}", files.read(name))
         parts.append((x, y, np.full(len(y), number)))
     x, y, group = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    train, test = stratified_rows(2 * group + y, _TEST_SHARE, np.random.default_rng(0))
+    train, test = stratified_source_rows(2 * group + y, _TEST_SHARE, np.random.default_rng(0))
     return Source(
-        train=in_memory(x[train], y[train], group[train]),
-        test=in_memory(x[test], y[test], group[test]),
+        train=examples_in_memory(x[train], y[train], group[train]),
+        test=examples_in_memory(x[test], y[test], group[test]),
         class_names=("news", "commercial"),
         group_names=CHANNELS,
         provenance={"files": [files.path.name], "features": list(FEATURES.values())},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
-from perdure.tasks.benchmark import Source, in_memory
+from perdure.tasks.benchmark import Source, examples_in_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,11 +62,11 @@ def read_npz(path: Path) -> Arrays:
         raise InputError(
             f"{path}: expected inputs of one shape, got {x_train.shape[1:]} in x_train and {x_test.shape[1:]} in x_test."
         )
-    class_names, codes = number_labels(str(path), y_train, y_test)
+    class_names, codes = number_array_labels(str(path), y_train, y_test)
     return Arrays(_inputs(path, x_train), codes[0], _inputs(path, x_test), codes[1], class_names)
 
 
-def number_labels(
+def number_array_labels(
     file: str, train: NDArray[Any], test: NDArray[Any]
 ) -> tuple[tuple[str, ...], tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return the classes in sorted order and the labels as their indices; every class must be in both parts."""
@@ -118,8 +118,8 @@ def npz_source(path: Path) -> Source:
     """Return the data set in an npz file."""
     arrays = read_npz(path)
     return Source(
-        train=in_memory(arrays.x_train, arrays.y_train),
-        test=in_memory(arrays.x_test, arrays.y_test),
+        train=examples_in_memory(arrays.x_train, arrays.y_train),
+        test=examples_in_memory(arrays.x_test, arrays.y_test),
         class_names=arrays.class_names,
         provenance={"files": [path.name]},
     )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
-from perdure.tasks.benchmark import Source, in_memory, stratified_rows
-from perdure.tasks.user_data.arrays import number_labels
+from perdure.tasks.benchmark import Source, examples_in_memory, stratified_source_rows
+from perdure.tasks.user_data.arrays import number_array_labels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,16 +39,16 @@ def table_source(path: Path) -> Source:
     labels = table.labels
     if all(_finite_number(value) is not None for value in np.unique(labels)):
         labels = labels.astype(np.float64)
-    names, (codes, _) = number_labels(str(path), labels, labels)
+    names, (codes, _) = number_array_labels(str(path), labels, labels)
     counts = np.bincount(codes)
     if counts.min() < 2:
         raise InputError(
             f"{path}: class {names[counts.argmin()]!r} has one row. Expected at least one to train and one to test."
         )
-    train, test = stratified_rows(codes, _TEST_SHARE, np.random.default_rng(0))
+    train, test = stratified_source_rows(codes, _TEST_SHARE, np.random.default_rng(0))
     return Source(
-        train=in_memory(table.x[train], codes[train]),
-        test=in_memory(table.x[test], codes[test]),
+        train=examples_in_memory(table.x[train], codes[train]),
+        test=examples_in_memory(table.x[test], codes[test]),
         class_names=names,
         provenance={"files": [path.name], "features": list(table.features)},
     )

@@ -9,9 +9,9 @@ import numpy as np
 from perdure import figures
 from perdure.figures.bias_experiments import agreement_points
 from perdure.metrics import Interval, SpearmanCorrelation, attribution_biases, interval, spearman_correlation
-from perdure.reproduce.bias.example_set import METHODS, SHORT, ExampleSet, FloatArray, select_examples
+from perdure.reproduce.bias.example_set import METHODS, SHORT, ExampleSet, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
+from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.trained_models import lenet, resnet20
 
 
@@ -98,7 +98,7 @@ def run(workspace: Workspace) -> str:
     """Compute the agreement on both networks, save the figure, and return the section."""
     results = {}
     for name, model, settings in (("LeNet", lenet(workspace), LENET), ("ResNet-20", resnet20(workspace), RESNET20)):
-        examples = select_examples(workspace, model, settings.images, settings.cells)
+        examples = select_example_set(workspace, model, settings.images, settings.cells)
         marginals, accurate = (
             examples.marginals(max(settings.budgets)),
             examples.marginals(settings.accurate, paired=True, seed=1),
@@ -127,7 +127,7 @@ def run(workspace: Workspace) -> str:
 
 def _section_text(name: str, settings: Settings, examples: ExampleSet, result: Agreement) -> list[str]:
     rows = [
-        [str(size), str(pooled), interval_cell(within, 2), f"{100 * off:.1f} %"]
+        [str(size), str(pooled), format_interval(within, 2), f"{100 * off:.1f} %"]
         for size, pooled, within, off in zip(
             result.budgets, result.pooled, result.within, result.deviation, strict=True
         )
@@ -135,16 +135,16 @@ def _section_text(name: str, settings: Settings, examples: ExampleSet, result: A
     last = result.pooled[-1]
     reading = "agrees with" if last.low > 0 else "does not confirm"
     return [
-        paragraph(
+        format_paragraph(
             f"**{name}** (accuracy {100 * examples.model.accuracy:.1f} %), {settings.images} images, {examples.players.count}",
             f"{examples.players.kind if settings.cells is None else 'grid cells'}, {len(settings.methods)} methods. The",
             f"accurate bias uses {settings.accurate} antithetic permutations; its standard error is",
             f"{100 * result.accurate_stderr:.2g} % of the mean bias.",
         ),
-        markdown_table(
+        format_markdown_table(
             ["permutations", "Spearman, all maps", "Spearman, methods of one image", "mean deviation / mean bias"], rows
         ),
-        paragraph(
+        format_paragraph(
             f"With {result.budgets[-1]} permutations, this {reading} the positive relation in the paper ({last},",
             f"n = {last.n}).",
         ),

@@ -14,11 +14,11 @@ from perdure.base.errors import InputError
 from perdure.learners import Training
 from perdure.metrics import Interval
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.experiments.table import tiny_imagenet
+from perdure.reproduce.bias.experiments.table import table_tiny_imagenet
 from perdure.reproduce.bias.measures.boxes import BoxResult, measure_boxes
 from perdure.reproduce.bias.table_text import SHORT
 from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load
-from perdure.runs.data import balanced_order
+from perdure.runs.data import balanced_data_order
 
 TRAINING = Training(epochs=12, batch_size=32, lr=0.01, momentum=0.9, milestones=(9,), decay=0.2)
 
@@ -39,7 +39,7 @@ SETTINGS = Settings()
 
 def network(workspace: Workspace) -> TrainedModel:
     """Return the LeNet trained on twenty classes of Tiny ImageNet."""
-    return train_or_load(workspace, "lenet", tiny_imagenet(workspace.data_dir), SETTINGS.training, label="boxes")
+    return train_or_load(workspace, "lenet", table_tiny_imagenet(workspace.data_dir), SETTINGS.training, label="boxes")
 
 
 def run(workspace: Workspace) -> str:
@@ -49,7 +49,7 @@ def run(workspace: Workspace) -> str:
     test = model.benchmark.tasks[0].test
     if test.boxes is None:
         raise InputError(f"{model.benchmark.name}: expected data with bounding boxes, got no boxes")
-    boxes = test.boxes[np.sort(balanced_order(test.y, 0)[: SETTINGS.images])]
+    boxes = test.boxes[np.sort(balanced_data_order(test.y, 0)[: SETTINGS.images])]
     result = measure_boxes(
         model.network,
         x,
@@ -66,7 +66,9 @@ def run(workspace: Workspace) -> str:
         "share of the attribution in the box": [result[name].share for name in order],
     }
     figures.save(
-        figures.chance_dots([SHORT[name] for name in order], values, (result.chance_hits, result.chance_share)),
+        figures.explainer_chance_dots(
+            [SHORT[name] for name in order], values, (result.chance_hits, result.chance_share)
+        ),
         workspace.pictures / "bias-boxes.png",
     )
     return box_section(model, result, order)

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from perdure import explain, figures
 from perdure.figures import attribution_panels
-from perdure.metrics import Bias, MapAgreement, attribution_biases, interval, map_agreement
+from perdure.metrics import Bias, MapAgreement, attribution_biases, interval, map_rank_correlation
 from perdure.metrics.bias import SHARES
-from perdure.reproduce.bias.example_set import BACKGROUND, ExampleSet, FloatArray, select_examples
+from perdure.reproduce.bias.example_set import BACKGROUND, ExampleSet, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
+from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.tabular_model import load_tabular_model
 from perdure.reproduce.bias.trained_models import lenet
 
@@ -38,7 +38,7 @@ class Settings:
 SETTINGS = Settings()
 
 
-def reference_bias(exact: FloatArray, reference: FloatArray) -> Bias:
+def deepshap_reference_bias(exact: FloatArray, reference: FloatArray) -> Bias:
     """Return the bias of the exact Shapley values measured with a reference (examples, players); it should be 0."""
     return attribution_biases(exact, reference, sides=("top",))
 
@@ -49,16 +49,16 @@ def run(workspace: Workspace) -> str:
 
 
 def _on_images(workspace: Workspace, settings: Settings) -> list[str]:
-    examples = select_examples(workspace, lenet(workspace), settings.images)
+    examples = select_example_set(workspace, lenet(workspace), settings.images)
     marginals = examples.marginals(settings.permutations)
     values = marginals.mean(axis=1)
     halves = [marginals[:, at::2].mean(axis=1) for at in range(2)]
     averaged = examples.maps(("deepshap",))[0]
     at_mean = _deepshap(examples, examples.background.mean(dim=0, keepdim=True))
     agreements = {
-        f"DeepSHAP, {BACKGROUND} backgrounds": map_agreement(averaged, values),
-        "DeepSHAP, the mean as its only background": map_agreement(at_mean, values),
-        "sampling noise: two halves of the sampled values": map_agreement(*halves),
+        f"DeepSHAP, {BACKGROUND} backgrounds": map_rank_correlation(averaged, values),
+        "DeepSHAP, the mean as its only background": map_rank_correlation(at_mean, values),
+        "sampling noise: two halves of the sampled values": map_rank_correlation(*halves),
     }
     height, width = examples.x.shape[2:]
     figure = attribution_panels(
@@ -71,13 +71,13 @@ def _on_images(workspace: Workspace, settings: Settings) -> list[str]:
     )
     figures.save(figure, workspace.pictures / "bias-deepshap.png")
     return [
-        paragraph(
+        format_paragraph(
             f"**Images.** LeNet, {settings.images} images, {examples.players.count} pixels; sampled Shapley values from",
             f"{settings.permutations} permutations ({settings.permutations * examples.players.count} masked",
             "inputs per image; the",
             "paper: more than 20,000 samples, one image, without numbers). Masked pixels are set to the background's mean.",
         ),
-        markdown_table(
+        format_markdown_table(
             ["against the sampled values", "cosine", "rank correlation", "relative error"], _rows(agreements)
         ),
         "![DeepSHAP beside sampled Shapley values](bias-deepshap.png)",
@@ -87,7 +87,7 @@ def _on_images(workspace: Workspace, settings: Settings) -> list[str]:
 
 def _rows(agreements: dict[str, MapAgreement]) -> list[list[str]]:
     return [
-        [name, *(interval_cell(interval(values, bounds=bounds), 2) for values, bounds in _measures(agreement))]
+        [name, *(format_interval(interval(values, bounds=bounds), 2) for values, bounds in _measures(agreement))]
         for name, agreement in agreements.items()
     ]
 
@@ -101,7 +101,7 @@ def _image_reading(averaged: MapAgreement, at_mean: MapAgreement, noise: MapAgre
     # A half has twice the variance of the mean of both, so two halves differ by twice the noise of the mean.
     ratio = averaged.error.mean() / (noise.error.mean() / 2)
     part = at_mean.error.mean() / averaged.error.mean()
-    return paragraph(
+    return format_paragraph(
         f"DeepSHAP's maps {'differ' if far else 'do not always differ'} from the sampled values by more than sampling noise",
         f"(by {ratio:.2g} times the noise of the mean of both halves).",
         f"This {'agrees with' if far else 'does not confirm'} the paper's Figure 2. With the mean as its only background,",
@@ -124,9 +124,9 @@ def _on_table(workspace: Workspace, settings: Settings) -> list[str]:
     exact = np.stack([solution.values for solution in examples.exact()])
     sampled = examples.marginals(settings.table_permutations).mean(axis=1)
     biases = {
-        SAMPLED: reference_bias(exact, sampled),
-        DEEPSHAP: reference_bias(exact, _deepshap(examples, examples.background)),
-        AT_MEAN: reference_bias(exact, _deepshap(examples, examples.background.mean(dim=0, keepdim=True))),
+        SAMPLED: deepshap_reference_bias(exact, sampled),
+        DEEPSHAP: deepshap_reference_bias(exact, _deepshap(examples, examples.background)),
+        AT_MEAN: deepshap_reference_bias(exact, _deepshap(examples, examples.background.mean(dim=0, keepdim=True))),
     }
     rows = [[f"{name}, paper (MLP-5, TV news)", *(f"{value:.4f}" for value in row)] for name, row in PAPER.items()]
     for name, bias in biases.items():
@@ -137,15 +137,15 @@ def _on_table(workspace: Workspace, settings: Settings) -> list[str]:
     paper_ratio = np.array(PAPER[DEEPSHAP]) / np.array(PAPER[SAMPLED])
     larger = bool((ratio > 1).all())
     return [
-        paragraph(
+        format_paragraph(
             f"**A table.** MLP-5 on {model.benchmark.name} (accuracy {100 * model.accuracy:.1f} %), {len(exact)} test rows,",
             f"{players.count} columns as players, exact Shapley values from {1 << players.count} coalitions each.",
             "The table shows",
             "the bias of the exact values, which is zero by definition, as measured with each reference:",
             f"{settings.table_permutations} permutations, or DeepSHAP.",
         ),
-        markdown_table(["reference", *(f"top {share:.0%}" for share in SHARES)], rows),
-        paragraph(
+        format_markdown_table(["reference", *(f"top {share:.0%}" for share in SHARES)], rows),
+        format_paragraph(
             f"The bias measured with DeepSHAP is {ratio.min():.3g} to {ratio.max():.3g} times that measured with",
             "sampled values",
             f"(in the paper {paper_ratio.min():.3g} to {paper_ratio.max():.3g} times),",

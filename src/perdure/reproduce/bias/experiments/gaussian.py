@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from perdure import figures
-from perdure.figures.bias_experiments import region_histograms
+from perdure.figures.bias_experiments import bias_experiment_histograms
 from perdure.metrics import interval, sampling_distribution
-from perdure.reproduce.bias.example_set import ExampleSet, FloatArray, select_examples
+from perdure.reproduce.bias.example_set import ExampleSet, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
-from perdure.reproduce.bias.metrics import RegionDistributions, region_distributions
+from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
+from perdure.reproduce.bias.measures.regions import RegionDistributions, region_distributions
 from perdure.reproduce.bias.trained_models import lenet, resnet20
 
 PAPER = {
@@ -42,7 +42,7 @@ class Settings:
 SETTINGS = Settings()
 
 
-def random_regions(height: int, width: int, count: int, side: int, seed: int) -> NDArray[np.int64]:
+def gaussian_random_regions(height: int, width: int, count: int, side: int, seed: int) -> NDArray[np.int64]:
     """Return (count, side * side): the pixels of non-overlapping squares at random positions, in row-major order."""
     rng = np.random.default_rng(seed)
     corners: list[tuple[int, int]] = []
@@ -57,16 +57,16 @@ def random_regions(height: int, width: int, count: int, side: int, seed: int) ->
 def run(workspace: Workspace) -> str:
     """Compute the distributions of all regions, save the figure, and return the section."""
     settings = SETTINGS
-    pixels = select_examples(workspace, lenet(workspace), settings.images)
+    pixels = select_example_set(workspace, lenet(workspace), settings.images)
     height, width = pixels.x.shape[2:]
-    regions = random_regions(height, width, settings.regions, settings.side, settings.seed)
-    deep = select_examples(workspace, resnet20(workspace), settings.images)
+    regions = gaussian_random_regions(height, width, settings.regions, settings.side, settings.seed)
+    deep = select_example_set(workspace, resnet20(workspace), settings.images)
     measured = {
         "Gradient x Input, ResNet-20": _by_region(deep.maps(("gradient_x_input",))[0], regions),
         "Gradient x Input, LeNet": _by_region(pixels.maps(("gradient_x_input",))[0], regions),
         "Shapley values, LeNet": _sampled(pixels, regions, settings.permutations),
     }
-    figure = region_histograms(
+    figure = bias_experiment_histograms(
         {
             name: {f"region {index + 1}": region.ravel() for index, region in enumerate(values)}
             for name, values in measured.items()
@@ -75,10 +75,10 @@ def run(workspace: Workspace) -> str:
     )
     figures.save(figure, workspace.pictures / "bias-gaussian.png")
     distributions = {name: region_distributions(values) for name, values in measured.items()}
-    marginals = select_examples(workspace, pixels.model, settings.sampled_images).marginals(settings.sampled)
+    marginals = select_example_set(workspace, pixels.model, settings.sampled_images).marginals(settings.sampled)
     return "\n\n".join(
         [
-            paragraph(
+            format_paragraph(
                 f"{settings.regions} regions of {settings.side} x {settings.side} pixels at random positions,",
                 f"{settings.images}",
                 f"test images ({settings.images * settings.side**2} values per region). Shapley values on LeNet (accuracy",
@@ -122,7 +122,7 @@ def _moments_table(distributions: dict[str, RegionDistributions]) -> str:
         rows.append([name, "mean", *(f"{value:.2g}" for value in regions.mean)])
         rows.append([name, "variance", *(f"{value:.2g}" for value in regions.variance)])
     count = max(len(regions.mean) for regions in distributions.values())
-    return markdown_table(["", "", *(f"region {index + 1}" for index in range(count))], rows)
+    return format_markdown_table(["", "", *(f"region {index + 1}" for index in range(count))], rows)
 
 
 def _tests_table(distributions: dict[str, RegionDistributions]) -> str:
@@ -147,13 +147,13 @@ def _tests_table(distributions: dict[str, RegionDistributions]) -> str:
         "KS distance to the Gaussian",
         "Shapiro p",
     ]
-    return markdown_table(header, rows)
+    return format_markdown_table(header, rows)
 
 
 def _reading(distributions: dict[str, RegionDistributions]) -> str:
     unequal = [name for name, regions in distributions.items() if regions.friedman_p < LEVEL]
     not_gaussian = [name for name, regions in distributions.items() if regions.normal_p.max() < LEVEL]
-    return paragraph(
+    return format_paragraph(
         "Levene's test assumes that all values are independent, Friedman's test ranks the regions within each image, and the",
         f"Shapiro test uses one pixel per image. Equal variance is rejected (Friedman, {LEVEL}) for",
         f"{', '.join(unequal) or 'none'}; a Gaussian in every region is rejected (Shapiro, {LEVEL}) for",
@@ -169,13 +169,13 @@ def _sampling_error(marginals: FloatArray, settings: Settings) -> list[str]:
     kurtosis = interval([float(np.nanmedian(image.excess_kurtosis)) for image in distributions])
     spread = interval([image.variance_spread for image in distributions])
     return [
-        paragraph(
+        format_paragraph(
             "The proofs apply the assumption to another quantity: the sampling error of one pixel's Shapley value. On",
             f"{len(marginals)} images with {settings.sampled} permutations, the median excess kurtosis of a",
             "pixel's marginals is",
-            f"{interval_cell(kurtosis, 2)}, so a value from 1000 permutations has about {kurtosis.mean / 1000:.2g}:",
+            f"{format_interval(kurtosis, 2)}, so a value from 1000 permutations has about {kurtosis.mean / 1000:.2g}:",
             f"{'close to' if abs(kurtosis.mean) < 100 else 'still far from'} a Gaussian. The error variance differs between",
-            f"pixels: the 90th percentile is {interval_cell(spread, 2)} times the 10th.",
+            f"pixels: the 90th percentile is {format_interval(spread, 2)} times the 10th.",
         )
     ]
 

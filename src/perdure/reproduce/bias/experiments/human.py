@@ -9,7 +9,7 @@ from perdure import figures
 from perdure.audits.bias.ratings import FORMAT, compare_with_ratings, read_ratings
 from perdure.audits.bias.results import BiasResult
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.experiments.table import LENET, result_file
+from perdure.reproduce.bias.experiments.table import LENET, table_result_file
 from perdure.reproduce.bias.table_text import SHORT
 
 FILE = "ratings.csv"
@@ -19,7 +19,7 @@ _PAPER = "For its figure, the paper states a good fit for AlexNet and a large ga
 def run(workspace: Workspace) -> str:
     """Compare the LeNet's bias with the ratings in the data folder; if there are none, describe the required file."""
     file = (workspace.data_dir or Path()) / FILE
-    bias = result_file(workspace.out, LENET.name)
+    bias = table_result_file(workspace.out, LENET.name)
     if not file.exists():
         return (
             f"Not run: perdure includes no ratings, and the paper prints none. Put {FORMAT} into the data folder as `{FILE}`. "
@@ -37,7 +37,9 @@ def human_section(ratings: Path, bias: BiasResult, workspace: Workspace) -> str:
     comparison = compare_with_ratings(bias, read_ratings(ratings))
     picture = "bias-human.png"
     names = [SHORT.get(name, name) for name in comparison.explainers]
-    figures.save(figures.rating_dots(names, comparison.bias, comparison.ratings), workspace.pictures / picture)
+    figures.save(
+        figures.explainer_rating_dots(names, comparison.bias, comparison.ratings), workspace.pictures / picture
+    )
     lines = [
         f"{bias.subject}: {comparison.raters} raters, {comparison.images} image{'s' * (comparison.images != 1)} rated.",
         "",

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure import figures
-from perdure.figures.bias_experiments import Line, lines_with_bands
+from perdure.figures.bias_experiments import Line, bias_experiment_lines
 from perdure.metrics import StabilityCurve, stability_curve
 from perdure.metrics.bias import SHARES
-from perdure.reproduce.bias.example_set import METHODS, SHORT, FloatArray, select_examples
+from perdure.reproduce.bias.example_set import METHODS, SHORT, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import geometric_mean_cell, markdown_table, paragraph
+from perdure.reproduce.bias.formatting import format_markdown_table, format_paragraph, geometric_mean_cell
 from perdure.reproduce.bias.trained_models import lenet
 
 
@@ -35,12 +35,12 @@ SETTINGS = Settings()
 def run(workspace: Workspace) -> str:
     """Compute the instability, save the figure, and return the section."""
     settings, model = SETTINGS, lenet(workspace)
-    pixels = select_examples(workspace, model, settings.images)
+    pixels = select_example_set(workspace, model, settings.images)
     maps = pixels.maps(settings.methods)
     curve = stability_curve(pixels.marginals(settings.permutations), maps, settings.steps)
     by_players: dict[int, StabilityCurve] = {}
     for cells in settings.cells:
-        grid = select_examples(workspace, model, settings.images, cells)
+        grid = select_example_set(workspace, model, settings.images, cells)
         by_players[grid.players.count] = stability_curve(
             grid.marginals(10 * settings.at), grid.maps(settings.methods), (settings.at,), max_repeats=10
         )
@@ -59,7 +59,7 @@ def _draw(workspace: Workspace, curve: StabilityCurve, by_players: dict[int, Sta
         return shapley + [Line(f"anchor, top {share:.0%}", anchors[:, index]) for index, share in enumerate(SHARES)]
 
     curves = [by_players[count] for count in counts]
-    figure = lines_with_bands(
+    figure = bias_experiment_lines(
         {
             "permutations": (np.array(curve.permutations), lines(curve.values, curve.anchors)),
             f"players, at {curves[0].permutations[0]} permutations": (
@@ -90,7 +90,7 @@ def _section_text(
     ]
     explainers = ", ".join(SHORT.get(name, name) for name in settings.methods)
     parts = [
-        paragraph(
+        format_paragraph(
             f"LeNet (accuracy {100 * accuracy:.1f} % on CIFAR-10), {settings.images} test images, {settings.permutations}",
             "permutations of the pixels each, split into 2 to 20 independent estimates. S: top side of",
             f"{len(settings.methods)}",
@@ -98,14 +98,16 @@ def _section_text(
             "the Shapley values",
             "divided by that of the anchor. The paper shows curves without numbers.",
         ),
-        markdown_table(["permutations", *columns], [_row(size, values, anchors) for size, values, anchors in steps]),
+        format_markdown_table(
+            ["permutations", *columns], [_row(size, values, anchors) for size, values, anchors in steps]
+        ),
         f"By number of players (cells of a grid on the image, and pixels), with {settings.at} permutations:",
-        markdown_table(
+        format_markdown_table(
             ["players", *columns],
             [_row(count, by_players[count].values[0], by_players[count].anchors[0]) for count in counts],
         ),
         "![Instability against permutations and players](bias-instability.png)",
-        paragraph(
+        format_paragraph(
             f"The anchor at 10 % is {'more stable' if below else 'not always more stable'} than the Shapley values on every",
             f"image and for every number of permutations, on average {gain.min():.2g} to {gain.max():.2g} times",
             f"({'as the paper states' if below else 'the paper states that it always is'}). Instability is proportional to the",

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure import figures
-from perdure.figures.bias_experiments import boxed_pictures
+from perdure.figures.bias_experiments import bias_experiment_boxes
 from perdure.learners import Training
 from perdure.metrics import interval
-from perdure.reproduce.bias.example_set import FloatArray, select_examples, selected_rows
+from perdure.reproduce.bias.example_set import FloatArray, example_set_rows, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
-from perdure.reproduce.bias.metrics import relative_attribution
-from perdure.reproduce.bias.planted_data import Planted, paste_other_class
+from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
+from perdure.reproduce.bias.measures.regions import relative_attribution
+from perdure.reproduce.bias.planted_data import Planted, plant_other_class
 from perdure.reproduce.bias.trained_models import TrainedModel, cifar10, train_or_load
 
 PAPER = 1.0336
@@ -40,11 +40,11 @@ SETTINGS = Settings()
 def run(workspace: Workspace) -> str:
     """Compute the attribution of the pasted regions, save the figure, and return the section."""
     settings = SETTINGS
-    planted = paste_other_class(cifar10(workspace.data_dir), settings.cells, settings.seed)
+    planted = plant_other_class(cifar10(workspace.data_dir), settings.cells, settings.seed)
     model = train_or_load(workspace, settings.network, planted.benchmark, settings.training, label="lenet-pasted")
-    examples = select_examples(workspace, model, settings.images, settings.cells)
+    examples = select_example_set(workspace, model, settings.images, settings.cells)
     values = np.stack([solution.values for solution in examples.exact()])
-    corners = planted.corners[selected_rows(model, settings.images)] // planted.side
+    corners = planted.corners[example_set_rows(model, settings.images)] // planted.side
     regions = corners[:, 0] * settings.cells + corners[:, 1]
     relative = relative_attribution(values, regions)
     _draw(workspace, model, planted, relative, settings)
@@ -54,11 +54,13 @@ def run(workspace: Workspace) -> str:
 def _draw(
     workspace: Workspace, model: TrainedModel, planted: Planted, relative: FloatArray, settings: Settings
 ) -> None:
-    rows = selected_rows(model, settings.images)[: settings.pictured]
+    rows = example_set_rows(model, settings.images)[: settings.pictured]
     pictures = model.benchmark.tasks[0].test.x[rows]
     boxes = [(int(left), int(top), planted.side, planted.side) for top, left in planted.corners[rows]]
     titles = [f"{value:.2f}" for value in relative[: settings.pictured]]
-    figures.save(boxed_pictures(list(pictures), boxes, titles), workspace.pictures / "bias-irrelevant-region.png")
+    figures.save(
+        bias_experiment_boxes(list(pictures), boxes, titles), workspace.pictures / "bias-irrelevant-region.png"
+    )
 
 
 def _section_text(
@@ -72,7 +74,7 @@ def _section_text(
     within = mean_relative.low <= PAPER <= mean_relative.high
     return "\n\n".join(
         [
-            paragraph(
+            format_paragraph(
                 f"A patch from another class replaces one of {settings.cells} x {settings.cells} regions of every",
                 "CIFAR-10 image.",
                 f"LeNet is trained on these images for {settings.training.epochs} epochs (accuracy",
@@ -82,17 +84,17 @@ def _section_text(
                 "relative attribution",
                 "of the pasted region k is |A_k| / mean |A_i|.",
             ),
-            markdown_table(
+            format_markdown_table(
                 ["", "relative attribution of the pasted region"],
                 [
                     ["paper", f"{PAPER}"],
-                    ["ours", interval_cell(mean_relative)],
+                    ["ours", format_interval(mean_relative)],
                     ["a region that does not matter", "0"],
                     ["average region", "1"],
                 ],
             ),
             "![Pasted regions and their relative attribution](bias-irrelevant-region.png)",
-            paragraph(
+            format_paragraph(
                 f"The interval {'excludes' if agrees else 'includes'} 0: an irrelevant region",
                 f"{'has attribution, as the paper states' if agrees else 'may have no attribution, unlike in the paper'}.",
                 f"The paper's number lies {'inside' if within else 'outside'} our interval. In",

@@ -13,9 +13,9 @@ from perdure import figures
 from perdure.explain import ExactShapley, exact_shapley, masked_in_order
 from perdure.figures.bias_experiments import drop_distributions
 from perdure.metrics import context_instability, interval
-from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_examples
+from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
+from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.trained_models import lenet
 
 
@@ -40,7 +40,7 @@ SETTINGS = Settings()
 BY_SHAPLEY = "by the Shapley values themselves"
 
 
-def remark_mismatch(games: int, players: int, seed: int) -> float:
+def masking_remark_mismatch(games: int, players: int, seed: int) -> float:
     """Return the largest relative difference between drops and sums of dividends over random games and masking orders.
 
     By Remark 1 it is 0: a player's drop equals the sum of the dividends of all coalitions that contain the player and no
@@ -73,7 +73,7 @@ class Displacement:
     """The largest difference between a drop and its sum of dividends, relative to the example's largest drop."""
 
 
-def displacement(solved: Sequence[ExactShapley], maps: FloatArray) -> Displacement:
+def masking_displacement(solved: Sequence[ExactShapley], maps: FloatArray) -> Displacement:
     """Mask players by descending and by ascending attribution (examples, players); compare drops with Shapley values."""
     distances = []
     worst = 0.0
@@ -89,10 +89,10 @@ def displacement(solved: Sequence[ExactShapley], maps: FloatArray) -> Displaceme
 def run(workspace: Workspace) -> str:
     """Measure context dependence and check Remark 1, save the figure, and return the section."""
     settings, model = SETTINGS, lenet(workspace)
-    pixels = select_examples(workspace, model, settings.images)
+    pixels = select_example_set(workspace, model, settings.images)
     drops = pixels.marginals(settings.permutations)
     parts = _contexts(workspace, drops, settings, model.accuracy)
-    grid = select_examples(workspace, model, settings.grid_images, settings.cells)
+    grid = select_example_set(workspace, model, settings.grid_images, settings.cells)
     solved = grid.exact()
     orders = {
         f"by {SHORT.get(name, name)}": maps
@@ -114,7 +114,7 @@ def _contexts(workspace: Workspace, drops: FloatArray, settings: Settings, accur
     )
     five = float(np.mean([(context_instability(image).beyond_five > 0).mean() for image in live]))
     return [
-        paragraph(
+        format_paragraph(
             f"LeNet (accuracy {100 * accuracy:.1f} %), {settings.images} images; every pixel is masked after",
             f"{settings.permutations} random sets of random size (contexts). V is defined as in the paper: the",
             "mean over contexts",
@@ -123,11 +123,11 @@ def _contexts(workspace: Workspace, drops: FloatArray, settings: Settings, accur
             "over pixels; the same with the median over contexts instead of the mean; the share of contexts whose drop is more",
             "than five times the mean; the share whose drop has the opposite sign; and the share of pixels with infinite V.",
         ),
-        markdown_table(
+        format_markdown_table(
             ["contexts", "V", "median instead of mean", "over 5 x mean", "opposite sign", "V infinite"], rows
         ),
         "![Drops over contexts](bias-masking.png)",
-        paragraph(
+        format_paragraph(
             f"{100 * five:.0f} % of the pixels have contexts in which their drop is more than five times its mean. This",
             f"{'agrees with' if five > 0 else 'does not confirm'} the paper, which reports it for some pixels. V is a mean of",
             f"reciprocals and {'grows' if last > first else 'does not grow'} with the number of contexts",
@@ -145,9 +145,9 @@ def _context_row(count: int, live: Sequence[FloatArray]) -> list[str]:
     return [
         str(count),
         _mean_or_infinite([float(np.median(image.v)) for image in instabilities]),
-        interval_cell(interval([float(np.median(image.median)) for image in instabilities])),
-        interval_cell(interval([100 * float(image.beyond_five.mean()) for image in instabilities]), 2) + " %",
-        interval_cell(interval([100 * float(image.opposite.mean()) for image in instabilities]), 2) + " %",
+        format_interval(interval([float(np.median(image.median)) for image in instabilities])),
+        format_interval(interval([100 * float(image.beyond_five.mean()) for image in instabilities]), 2) + " %",
+        format_interval(interval([100 * float(image.opposite.mean()) for image in instabilities]), 2) + " %",
         f"{100 * (1 - float(np.mean(finite))):.2g} %",
     ]
 
@@ -168,22 +168,25 @@ def _draw_contexts(workspace: Workspace, drops: FloatArray, settings: Settings) 
 def _mean_or_infinite(values: list[float]) -> str:
     """Return the mean with its interval, or the number of infinite values."""
     infinite = sum(np.isinf(values))
-    return f"infinite on {infinite} of {len(values)} images" if infinite else interval_cell(interval(values))
+    return f"infinite on {infinite} of {len(values)} images" if infinite else format_interval(interval(values))
 
 
 def _remark(solved: Sequence[ExactShapley], orders: dict[str, FloatArray], settings: Settings) -> list[str]:
     """Return the check of Remark 1 on exact games and its effect on rankings."""
-    random = remark_mismatch(settings.games, settings.players, settings.seed)
-    displacements = {name: displacement(solved, maps) for name, maps in orders.items()}
+    random = masking_remark_mismatch(settings.games, settings.players, settings.seed)
+    displacements = {name: masking_displacement(solved, maps) for name, maps in orders.items()}
     rows = [
-        [name, *(interval_cell(interval(side, bounds=(0, np.inf)), 2) for side in (order.descending, order.ascending))]
+        [
+            name,
+            *(format_interval(interval(side, bounds=(0, np.inf)), 2) for side in (order.descending, order.ascending)),
+        ]
         for name, order in displacements.items()
     ]
     worst = max(order.mismatch for order in displacements.values())
     by_shapley = displacements[BY_SHAPLEY].descending.mean()
     holds = max(random, worst) < 1e-4
     return [
-        paragraph(
+        format_paragraph(
             "**Remark 1.** The drop of a player masked after a set equals the sum of the dividends of all",
             "coalitions that contain",
             f"the player and no member of the set: on {settings.games} random games of {settings.players} players to",
@@ -194,8 +197,8 @@ def _remark(solved: Sequence[ExactShapley], orders: dict[str, FloatArray], setti
             "is masked first.",
             "The resulting distance of the drops from the Shapley values, sum |drop - value| / sum |value|:",
         ),
-        markdown_table(["order on the grid", "most important first", "least important first"], rows),
-        paragraph(
+        format_markdown_table(["order on the grid", "most important first", "least important first"], rows),
+        format_paragraph(
             "Even when cells are masked in the order of the exact Shapley values, the drops differ from them by",
             f"{by_shapley:.2g} times the values' size: importance measured by masking depends on the order, not",
             "only on the map.",

@@ -12,7 +12,7 @@ from perdure.audits.bias.measure import BiasSettings
 from perdure.audits.bias.results import BiasResult
 from perdure.metrics import Interval, KendallMatrix, kendall_matrix
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.experiments.table import BACKGROUND, SAMPLES, lenet_bias
+from perdure.reproduce.bias.experiments.table import BACKGROUND, SAMPLES, table_lenet_bias
 from perdure.reproduce.bias.measures.perspectives import PerspectivesResult, measure_perspectives
 from perdure.reproduce.bias.table_text import SHORT
 
@@ -35,7 +35,7 @@ SETTINGS = Settings()
 
 def run(workspace: Workspace) -> str:
     """Measure all perspectives on the LeNet, save the figure, and return the section."""
-    model, bias = lenet_bias(workspace)
+    model, bias = table_lenet_bias(workspace)
     x, y = model.examples(SETTINGS.examples)
     methods = [entry.method for entry in bias.explainers if not entry.control]
     result = measure_perspectives(
@@ -64,7 +64,7 @@ def perspectives_section(bias: BiasResult, result: PerspectivesResult, workspace
     agreement = kendall_matrix(lower_is_better)
     picture = "bias-perspectives.png"
     titles = [SHORT[order[i]] for i in explainers]
-    figures.save(figures.rank_lines(titles, lower_is_better), workspace.pictures / picture)
+    figures.save(figures.explainer_rank_lines(titles, lower_is_better), workspace.pictures / picture)
     lines = [
         (
             f"The LeNet of the table above. Bias: all shares and sides, {bias.examples} images; the other measures: "

@@ -11,10 +11,10 @@ from perdure import figures
 from perdure.figures import attribution_panels
 from perdure.learners import Training
 from perdure.metrics import Interval, interval
-from perdure.reproduce.bias.example_set import FloatArray, select_examples, selected_rows
+from perdure.reproduce.bias.example_set import FloatArray, example_set_rows, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import interval_cell, markdown_table, paragraph
-from perdure.reproduce.bias.metrics import share_inside
+from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
+from perdure.reproduce.bias.measures.regions import share_inside
 from perdure.reproduce.bias.planted_data import plant_pattern
 from perdure.reproduce.bias.trained_models import TrainedModel, cifar10, train_or_load
 
@@ -47,17 +47,17 @@ def run(workspace: Workspace) -> str:
     settings = SETTINGS
     planted = plant_pattern(cifar10(workspace.data_dir), settings.side, settings.seed)
     model = train_or_load(workspace, settings.network, planted.benchmark, settings.training, label="lenet-pattern")
-    examples = select_examples(workspace, model, settings.images)
+    examples = select_example_set(workspace, model, settings.images)
     positive = np.flatnonzero(examples.y.numpy() == 1)
     examples = replace(examples, x=examples.x[positive], y=examples.y[positive])
-    inside = planted.inside(selected_rows(model, settings.images)[positive])
+    inside = planted.inside(example_set_rows(model, settings.images)[positive])
     marginals = examples.marginals(settings.permutations, paired=True)
     half = settings.permutations // 2
     halves = np.stack([marginals[:, :half].mean(axis=1), marginals[:, half:].mean(axis=1)])
     values = halves.mean(axis=0)
     height, width = planted.benchmark.input_shape[1:]
     pictured = slice(0, settings.pictured)
-    rows = selected_rows(model, settings.images)[positive][pictured]
+    rows = example_set_rows(model, settings.images)[positive][pictured]
     figure = attribution_panels(
         list(planted.benchmark.tasks[0].test.x[rows]),
         {"Shapley values": list(values[pictured].reshape(-1, height, width))},
@@ -82,7 +82,7 @@ def _section_text(
     outside = corrected.high < 1
     return "\n\n".join(
         [
-            paragraph(
+            format_paragraph(
                 f"Half of the CIFAR-10 images contain a pattern of {settings.side} x {settings.side} pixels at a",
                 "random position; its",
                 f"presence is the class. LeNet is trained for {settings.training.epochs} epoch(s) (accuracy",
@@ -95,16 +95,16 @@ def _section_text(
                 "half, so that sampling",
                 "noise outside the pattern does not count as attribution.",
             ),
-            markdown_table(
+            format_markdown_table(
                 ["", "share of the Shapley values' magnitude inside the pattern"],
                 [
                     ["paper", f"{PAPER}"],
-                    ["ours", interval_cell(plain)],
-                    ["ours, corrected for sampling noise", interval_cell(corrected)],
+                    ["ours", format_interval(plain)],
+                    ["ours, corrected for sampling noise", format_interval(corrected)],
                 ],
             ),
             "![Shapley values of images with the pattern](bias-planted-pattern.png)",
-            paragraph(
+            format_paragraph(
                 f"The corrected share is {'' if outside else 'not significantly '}below 1, so the network",
                 f"{'uses more than the pattern, as' if outside else 'may use only the pattern, unlike what'} the paper states.",
                 "Sampling noise at this number of permutations changes the share by",

@@ -11,23 +11,22 @@ import torch
 from numpy.typing import NDArray
 
 from perdure import figures, tasks
-from perdure.audits.bias.measure import BiasSettings, player_maps
+from perdure.audits.bias.measure import BiasSettings, bias_player_maps
 from perdure.audits.controls import CONTROLS
 from perdure.base.errors import InputError
-from perdure.explain.shapley.players import pixels
+from perdure.explain.shapley.players import pixel_players
 from perdure.learners import Training
 from perdure.metrics import Interval
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.measures.removal import RemovalResult, measure_removal
-from perdure.reproduce.bias.metrics import top_players
+from perdure.reproduce.bias.measures.removal import RemovalResult, measure_removal, removal_top_players
 from perdure.reproduce.bias.table_text import SHORT
 from perdure.reproduce.bias.trained_models import (
     CIFAR10_CLASSES,
     SMALL_CIFAR10,
     TrainedModel,
     lenet,
-    one_task,
     train_or_load,
+    trained_model_task,
 )
 from perdure.runs.data import BenchmarkData
 from perdure.tasks import Benchmark, Examples
@@ -96,28 +95,32 @@ def run(workspace: Workspace) -> str:
         "deletion: probability ↓": {SHORT[entry.method]: entry.deletion.mean(axis=0) for entry in result.explainers},
         "insertion: probability ↑": {SHORT[entry.method]: entry.insertion.mean(axis=0) for entry in result.explainers},
     }
-    figures.save(figures.removal_lines(result.shares, curves, CONTROLS), workspace.pictures / "bias-removal-curves.png")
-    retraining = retrain_without_top(workspace, small_cifar10(workspace.data_dir))
+    figures.save(
+        figures.explainer_removal_lines(result.shares, curves, CONTROLS), workspace.pictures / "bias-removal-curves.png"
+    )
+    retraining = removal_retraining(workspace, removal_cifar10(workspace.data_dir))
     accuracies = {
         SHORT[name]: np.concatenate([[retraining.all_pixels.mean()], rows.mean(axis=1)])
         for name, rows in retraining.removed.items()
     }
     figures.save(
-        figures.removal_lines((0.0, *retraining.shares), {"accuracy after retraining ↓": accuracies}, CONTROLS),
+        figures.explainer_removal_lines(
+            (0.0, *retraining.shares), {"accuracy after retraining ↓": accuracies}, CONTROLS
+        ),
         workspace.pictures / "bias-removal-roar.png",
     )
     return "\n".join([*_curves_text(model, result), "", *_retraining_text(retraining), ""])
 
 
-def small_cifar10(data_dir: Path | None) -> Benchmark:
+def removal_cifar10(data_dir: Path | None) -> Benchmark:
     """Return 5000 training and 1000 test images of CIFAR-10."""
     file = (data_dir or Path()) / SMALL_CIFAR10
     if not file.exists():
         raise InputError(f"{file}: file not found. Pass the folder that holds it with --data-dir.")
-    return one_task(replace(tasks.load(file, scenario="class", tasks=5), class_names=CIFAR10_CLASSES))
+    return trained_model_task(replace(tasks.load(file, scenario="class", tasks=5), class_names=CIFAR10_CLASSES))
 
 
-def retrain_without_top(workspace: Workspace, benchmark: Benchmark) -> Retraining:
+def removal_retraining(workspace: Workspace, benchmark: Benchmark) -> Retraining:
     """Explain every image with a network trained on all pixels, remove the highest-ranked pixels, and retrain."""
     originals = [
         train_or_load(workspace, "lenet", benchmark, SETTINGS.training, seed=seed, label="roar")
@@ -128,7 +131,7 @@ def retrain_without_top(workspace: Workspace, benchmark: Benchmark) -> Retrainin
         maps = [_all_maps(originals[0], method, train=train) for train in (True, False)]
         rows = []
         for share in SHARES:
-            changed = without_top_pixels(benchmark, *(top_players(split, share) for split in maps))
+            changed = removal_without_top_pixels(benchmark, *(removal_top_players(split, share) for split in maps))
             label = f"roar-{method}-{100 * share:g}"
             rows.append(
                 [
@@ -151,18 +154,18 @@ def _all_maps(model: TrainedModel, method: str, *, train: bool) -> NDArray[np.fl
     examples = task.train if train else task.test
     data = BenchmarkData(model.benchmark, "cpu")
     x = data.normalize(torch.from_numpy(np.ascontiguousarray(examples.x)))
-    return player_maps(
+    return bias_player_maps(
         model.network,
         x,
         "predicted",
         method,
-        pixels(tuple(x.shape[1:])),
+        pixel_players(tuple(x.shape[1:])),
         background=model.background(SETTINGS.background),
         settings=BiasSettings(seed=int(train)),
     )
 
 
-def without_top_pixels(benchmark: Benchmark, train: NDArray[np.bool_], test: NDArray[np.bool_]) -> Benchmark:
+def removal_without_top_pixels(benchmark: Benchmark, train: NDArray[np.bool_], test: NDArray[np.bool_]) -> Benchmark:
     """Return the images with the marked pixels set to the mean color of the training images."""
     task = benchmark.tasks[0]
     fill = np.round(task.train.x.mean(axis=(0, 2, 3))).astype(task.train.x.dtype)[:, None, None]
@@ -184,10 +187,12 @@ def _draw_pictures(model: TrainedModel, result: RemovalResult, workspace: Worksp
     rows = {}
     for method in (*SETTINGS.pictured, "random"):
         if method in result.maps:
-            marks = [top_players(result.maps[method][:1], share).reshape(1, *picture.shape[1:]) for share in SHARES]
+            marks = [
+                removal_top_players(result.maps[method][:1], share).reshape(1, *picture.shape[1:]) for share in SHARES
+            ]
             rows[SHORT[method]] = [picture, *(np.where(mark, mean, picture) for mark in marks)]
     titles = ["image", *(f"{100 * share:g} % removed" for share in SHARES)]
-    figures.save(figures.removal_pictures(rows, titles), workspace.pictures / "bias-removal.png")
+    figures.save(figures.explainer_removal_images(rows, titles), workspace.pictures / "bias-removal.png")
 
 
 def _curves_text(model: TrainedModel, result: RemovalResult) -> list[str]:

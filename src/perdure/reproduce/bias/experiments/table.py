@@ -17,8 +17,8 @@ from perdure.metrics import Bias, attribution_biases
 from perdure.reproduce.bias import trained_models
 from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.published_tables import PublishedTable, published_tables
-from perdure.reproduce.bias.table_text import nearest_columns, network_section
-from perdure.reproduce.bias.tabular_model import columns, load_tabular_model
+from perdure.reproduce.bias.table_text import table_text_nearest_columns, table_text_section
+from perdure.reproduce.bias.tabular_model import load_tabular_model, tabular_columns
 from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load
 from perdure.runs.cache import Cache
 from perdure.tasks import Benchmark
@@ -44,7 +44,7 @@ class Study:
     methods: tuple[str, ...] = METHODS
 
 
-def tiny_imagenet(data_dir: Path | None) -> Benchmark:
+def table_tiny_imagenet(data_dir: Path | None) -> Benchmark:
     """Return twenty classes of Tiny ImageNet as one task."""
     file = (data_dir or Path()) / "tiny-imagenet-20.zip"
     if not file.exists():
@@ -57,11 +57,11 @@ def _mlp5(workspace: Workspace) -> TrainedModel:
 
 
 def _columns(model: TrainedModel) -> Players:
-    return columns(model.benchmark)
+    return tabular_columns(model.benchmark)
 
 
 def _on_tiny(network: str) -> Callable[[Workspace], TrainedModel]:
-    return lambda workspace: train_or_load(workspace, network, tiny_imagenet(workspace.data_dir), TINY, width=8)
+    return lambda workspace: train_or_load(workspace, network, table_tiny_imagenet(workspace.data_dir), TINY, width=8)
 
 
 _INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # Grad-CAM needs a convolutional layer
@@ -77,7 +77,7 @@ STUDIES = (
 )
 
 
-def measure_study(study: Study, workspace: Workspace) -> tuple[TrainedModel, BiasResult]:
+def measure_table_study(study: Study, workspace: Workspace) -> tuple[TrainedModel, BiasResult]:
     """Train or load the network, sample its Shapley values unless cached, measure every method, and save the result."""
     model = study.model(workspace)
     x, y = model.examples(study.examples)
@@ -97,11 +97,11 @@ def measure_study(study: Study, workspace: Workspace) -> tuple[TrainedModel, Bia
         shapley_table=CachedShapley(Cache(workspace.out)),
         progress=lambda activity, done, total: workspace.progress(f"{study.title}: {activity}", done, total),
     )
-    result.save(result_file(workspace.out, study.name))
+    result.save(table_result_file(workspace.out, study.name))
     return model, result
 
 
-def signed_gradient_bias(study: Study, model: TrainedModel, workspace: Workspace) -> Bias:
+def table_signed_gradient_bias(study: Study, model: TrainedModel, workspace: Workspace) -> Bias:
     """Return the bias of the signed gradient of the channel with the largest magnitude, on the same examples.
 
     The paper describes its Grad as magnitudes, but prints nearly the same bias for both sides, which fits only a signed map.
@@ -118,12 +118,12 @@ def signed_gradient_bias(study: Study, model: TrainedModel, workspace: Workspace
         estimator="antithetic",
         seed=0,
         baseline=None,
-        players=explain.pixels(tuple(x.shape[1:])),
+        players=explain.pixel_players(tuple(x.shape[1:])),
     )
     return attribution_biases(signed, reference.values)
 
 
-def result_file(out: Path, network: str) -> Path:
+def table_result_file(out: Path, network: str) -> Path:
     """Return the file that stores the bias of a network's explainers."""
     return out / "bias-table" / f"{network}.json"
 
@@ -134,14 +134,14 @@ def _description(study: Study, model: TrainedModel) -> str:
     return f"{study.title}, {examples} training examples, test accuracy {model.accuracy:.4f}"
 
 
-def lenet_bias(workspace: Workspace) -> tuple[TrainedModel, BiasResult]:
+def table_lenet_bias(workspace: Workspace) -> tuple[TrainedModel, BiasResult]:
     """Return the LeNet and the bias of its explainers: the stored result if it belongs to this network, or a new one."""
-    file, model = result_file(workspace.out, LENET.name), LENET.model(workspace)
+    file, model = table_result_file(workspace.out, LENET.name), LENET.model(workspace)
     if file.exists():
         stored = BiasResult.load(file)
         if stored.subject == _description(LENET, model) and stored.examples == LENET.examples:
             return model, stored
-    return measure_study(LENET, workspace)
+    return measure_table_study(LENET, workspace)
 
 
 def run(workspace: Workspace, studies: Sequence[Study] | None = None) -> str:
@@ -168,12 +168,14 @@ def run(workspace: Workspace, studies: Sequence[Study] | None = None) -> str:
 
 
 def _study_section(study: Study, paper: PublishedTable | None, workspace: Workspace) -> str:
-    model, result = measure_study(study, workspace)
+    model, result = measure_table_study(study, workspace)
     picture = f"bias-table-{study.name}.png"
     figures.save(figures.bias_bars(result), workspace.pictures / picture)
-    text = network_section(_heading(study, model), model.accuracy, result, paper, picture)
+    text = table_text_section(_heading(study, model), model.accuracy, result, paper, picture)
     if paper is not None and result.settings["players"] == "pixels":
-        text += "\n\n" + nearest_columns(result, paper, signed_gradient_bias(study, model, workspace).mean)
+        text += "\n\n" + table_text_nearest_columns(
+            result, paper, table_signed_gradient_bias(study, model, workspace).mean
+        )
     return text
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure import figures
-from perdure.figures.bias_experiments import Line, lines_with_bands
-from perdure.metrics import variance_ratio
-from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_examples
+from perdure.figures.bias_experiments import Line, bias_experiment_lines
+from perdure.metrics import sampling_variance_ratio
+from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import geometric_mean_cell, markdown_table, paragraph
+from perdure.reproduce.bias.formatting import format_markdown_table, format_paragraph, geometric_mean_cell
 from perdure.reproduce.bias.trained_models import lenet
 
 
@@ -31,7 +31,7 @@ class Settings:
 SETTINGS = Settings()
 
 
-def ratios_by_set(
+def variance_ratios_by_set(
     marginals: FloatArray, orders: FloatArray, shares: tuple[float, ...], draws: int, seed: int
 ) -> FloatArray:
     """Return (1 + maps, shares, examples): Var[A_i] / Var[beta_S] / |S| for random S, then for the top set of each map.
@@ -45,24 +45,26 @@ def ratios_by_set(
     rng = np.random.default_rng(seed)
     for row, example in enumerate(marginals):
         for size_index, size in enumerate(sizes):
-            drawn = [variance_ratio(example, rng.permutation(players)[:size]).of_claimed for _ in range(draws)]
+            drawn = [sampling_variance_ratio(example, rng.permutation(players)[:size]).of_claimed for _ in range(draws)]
             ratios[0, size_index, row] = np.exp(np.mean(np.log(drawn)))
             for index, maps in enumerate(orders):
                 top = np.argsort(-maps[row], kind="stable")[:size]
-                ratios[1 + index, size_index, row] = variance_ratio(example, top).of_claimed
+                ratios[1 + index, size_index, row] = sampling_variance_ratio(example, top).of_claimed
     return ratios
 
 
 def run(workspace: Workspace) -> str:
     """Compute the variance ratios, save the figure, and return the section."""
     settings, model = SETTINGS, lenet(workspace)
-    examples = select_examples(workspace, model, settings.images)
+    examples = select_example_set(workspace, model, settings.images)
     marginals = examples.marginals(settings.permutations)
-    ratios = ratios_by_set(marginals, examples.maps(settings.methods), settings.shares, settings.draws, settings.seed)
+    ratios = variance_ratios_by_set(
+        marginals, examples.maps(settings.methods), settings.shares, settings.draws, settings.seed
+    )
     players = examples.players.count
     sizes = np.array([max(2, round(share * players)) for share in settings.shares])
     names = ["random", *(f"top by {SHORT.get(name, name)}" for name in settings.methods)]
-    figure = lines_with_bands(
+    figure = bias_experiment_lines(
         {"|S|": (sizes, [Line(name, row * sizes[:, None]) for name, row in zip(names, ratios, strict=True)])},
         "Var of one value / Var of the anchor",
         reference=sizes.astype(float),
@@ -76,7 +78,7 @@ def run(workspace: Workspace) -> str:
     sum_deviation = float(np.abs(marginals.sum(axis=2) - marginals.sum(axis=2).mean(axis=1, keepdims=True)).max())
     return "\n\n".join(
         [
-            paragraph(
+            format_paragraph(
                 f"LeNet, {settings.images} images, {players} pixels, {settings.permutations} permutations. The",
                 "table shows the mean",
                 "variance of the Shapley values in S, divided by the variance of their mean and by the claimed",
@@ -86,7 +88,7 @@ def run(workspace: Workspace) -> str:
                 "exchangeable marginals with a",
                 f"fixed sum; the sum is the same for every order (here to {sum_deviation:.0e}).",
             ),
-            markdown_table(["size of S", "fixed sum", *names], rows),
+            format_markdown_table(["size of S", "fixed sum", *names], rows),
             "![Variance ratio against the size of S](bias-variance.png)",
             _section_text(ratios, fixed_sum, settings, names),
         ]
@@ -100,7 +102,7 @@ def _section_text(ratios: FloatArray, fixed_sum: FloatArray, settings: Settings,
     deviation = np.abs(np.log(mean[0] / fixed_sum)).max()
     below_random = int((mean[1:] < mean[0]).sum())
     overstated = int((mean < 1).sum())
-    return paragraph(
+    return format_paragraph(
         "Proposition 1 assumes that the marginals of a permutation are independent. At a share of",
         f"{settings.shares[ten]:.0%}, it is off by a factor of {mean[0, ten]:.2g} for random sets, and of",
         f"{mean[lowest, ten]:.2g} ({names[lowest]}) to {mean[highest, ten]:.2g} ({names[highest]}) for the sets",

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.audits.bias.measure import BiasSettings, player_maps
-from perdure.audits.controls import CONTROLS, requested_methods
+from perdure.audits.bias.measure import BiasSettings, bias_player_maps
+from perdure.audits.controls import CONTROLS, methods_without_controls
 from perdure.base.errors import InputError
-from perdure.explain.shapley.players import pixels
+from perdure.explain.shapley.players import pixel_players
 
 FloatArray = NDArray[np.float64]
 
@@ -42,14 +42,14 @@ def pixel_maps(
     if x.dim() != 4:
         raise InputError(f"x: expected images of shape (n, channels, height, width), got {tuple(x.shape)}")
     report = progress or (lambda *_: None)
-    order = (*requested_methods(settings.methods), *CONTROLS)
-    players = pixels(tuple(x.shape[1:]))
+    order = (*methods_without_controls(settings.methods), *CONTROLS)
+    players = pixel_players(tuple(x.shape[1:]))
     maps: dict[str, FloatArray] = {}
     refused: dict[str, str] = {}
     for index, name in enumerate(order):
         report("explainers", index, len(order))
         try:
-            maps[name] = player_maps(
+            maps[name] = bias_player_maps(
                 network,
                 x,
                 target,
@@ -64,7 +64,7 @@ def pixel_maps(
     return maps, refused
 
 
-def entry_of(entries: Sequence[Entry], method: str) -> Entry:
+def pixel_maps_entry(entries: Sequence[Entry], method: str) -> Entry:
     """Return the entry of one explainer; raise an error that lists the measured ones if there is none."""
     for entry in entries:
         if entry.method == method:

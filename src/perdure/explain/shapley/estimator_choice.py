@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perdure.explain.shapley.estimators import shapley
-from perdure.explain.shapley.values import GameFunction
+from perdure.explain.shapley.game import GameFunction
 
 PILOT_SAMPLES = 16
 

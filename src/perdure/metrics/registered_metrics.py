@@ -8,13 +8,13 @@ import numpy as np
 
 from perdure.base.errors import InputError
 from perdure.metrics import accuracy_matrix as matrix
-from perdure.metrics.missing import FloatArray, Missing
-from perdure.metrics.registry import METRICS, Metric, RunCosts, RunEvaluations, RunNumbers, metric
-from perdure.metrics.score import (
+from perdure.metrics.efficiency_and_score import (
     computational_efficiency,
     model_size_efficiency,
     sample_storage_efficiency,
 )
+from perdure.metrics.missing import FloatArray, Missing
+from perdure.metrics.registry import METRICS, Metric, RunCosts, RunEvaluations, RunNumbers, metric
 
 WINDOW = 10
 """Number of consecutive evaluations in windowed forgetting and windowed plasticity."""

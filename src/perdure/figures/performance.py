@@ -51,7 +51,7 @@ def _draw_reference(panel: Any, entry: LearnerAudit, task: int, shade: str) -> N
     )
 
 
-def progress_lines(audit: Audit) -> Figure:
+def performance_progress_lines(audit: Audit) -> Figure:
     """Average accuracy and forgetting of the tasks trained so far after each step, with 95 % intervals over runs."""
     figure = Figure(figsize=(7.6, 3.1), layout="constrained")
     panels = figure.subplots(1, 2)
@@ -125,7 +125,7 @@ def _label_cells(panel: Any, entry: LearnerAudit) -> None:
             panel.text(task, step, f"{value:.2f}", ha="center", va="center", color=shade, fontsize=7)
 
 
-def criteria_dots(audit: Audit) -> Figure:
+def performance_criteria_dots(audit: Audit) -> Figure:
     """The seven criteria and the CL_scores of each learner with their intervals; missing values are left out."""
     names = list(CRITERIA)
     labels = [MEASURES[name].label for name in names] + [f"CL_score {name}" for name in audit.learners[0].scores]
@@ -152,7 +152,7 @@ def criteria_dots(audit: Audit) -> Figure:
     return figure
 
 
-def criteria_lines(audit: Audit) -> Figure:
+def performance_criteria_lines(audit: Audit) -> Figure:
     """The seven criteria as parallel coordinates: one axis per criterion, one line per learner, bars for 95 % intervals."""
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     panel = figure.subplots()

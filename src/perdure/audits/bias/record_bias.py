@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from perdure.audits.bias.measure import BiasSettings, Progress, measure_bias
 from perdure.audits.bias.results import FILE, BiasResult
 from perdure.audits.bias.shapley_cache import CachedShapley
-from perdure.audits.controls import requested_methods
+from perdure.audits.controls import methods_without_controls
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder
 from perdure.explain import Players
-from perdure.runs.cache import Cache, digest
-from perdure.runs.data import RunData, UserData, balanced_order
-from perdure.runs.loaded_run import NetworkMaker, load_run, load_weights, read_weights
+from perdure.runs.cache import Cache, cache_digest
+from perdure.runs.data import RunData, UserData, balanced_data_order
+from perdure.runs.loaded_run import NetworkMaker, load_run
 
 KIND = "bias"
 EXAMPLES = 50
@@ -58,7 +58,7 @@ def record_bias(
         "step": index + 1,
         "checkpoint": run.checkpoints[index],
         "data": run.data.fingerprint,
-        "methods": sorted(requested_methods(chosen.methods)),
+        "methods": sorted(methods_without_controls(chosen.methods)),
         "examples": len(selected.x),
         "background": len(selected.background),
         "target": target,
@@ -105,7 +105,7 @@ def network_bias(
     """
     chosen = settings or BiasSettings()
     user_data = UserData.checked([tuple(data[:2])], None if len(data) == 2 else [data[2]])
-    rows = np.sort(balanced_order(user_data.labels(0), chosen.seed)[:examples])
+    rows = np.sort(balanced_data_order(user_data.labels(0), chosen.seed)[:examples])
     arguments = {} if cache is None else {"shapley_table": CachedShapley(Cache(cache))}
     return measure_bias(
         network.to(device).eval(),
@@ -116,21 +116,6 @@ def network_bias(
         subject=subject,
         progress=progress,
         **arguments,
-    )
-
-
-def built_network(make: Any, data: Sequence[Any], outputs: int | None, weights: Path | None, name: str) -> nn.Module:
-    """Call a user's function (input shape, outputs) -> network and load its weights from a file, if there is one."""
-    shape = tuple(np.shape(data[0])[1:])
-    count = outputs or int(np.max(np.asarray(data[1]))) + 1
-    network = make(shape, count)
-    if not isinstance(network, nn.Module):
-        raise InputError(f"--network {name}: expected a torch.nn.Module, got a {type(network).__name__}")
-    if weights is None:
-        return network
-    source = "--outputs" if outputs else "the largest label + 1; pass --outputs if there are more"
-    return load_weights(
-        network, read_weights(weights), f"{weights}: the checkpoint, for a network of {count} outputs ({source}),"
     )
 
 
@@ -145,8 +130,8 @@ def _settings_key(settings: BiasSettings) -> dict[str, Any]:
     return {
         **values,
         "options": {name: {key: str(value) for key, value in own.items()} for name, own in settings.options.items()},
-        "players": digest(players.labels) if isinstance(players, Players) else players,
-        "baseline": digest(baseline) if isinstance(baseline, np.ndarray | Tensor) else baseline,
+        "players": cache_digest(players.labels) if isinstance(players, Players) else players,
+        "baseline": cache_digest(baseline) if isinstance(baseline, np.ndarray | Tensor) else baseline,
     }
 
 
@@ -169,7 +154,7 @@ class ExampleSelection:
         counts = _even_parts(examples, len(tasks))
         background_counts = _even_parts(max(background, len(tasks)), len(tasks))
         for count, background_count, task in zip(counts, background_counts, tasks, strict=True):
-            rows = np.sort(balanced_order(data.labels(task), seed, task)[:count])
+            rows = np.sort(balanced_data_order(data.labels(task), seed, task)[:count])
             if len(rows):
                 xs.append(data.inputs(task, rows).to(device))
                 ys.append(data.labels(task)[rows])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from perdure.base.errors import InputError, suggest
+from perdure.base.errors import InputError, error_suggestion
 from perdure.metrics.missing import FloatArray, Missing, as_floats
 
 CRITERIA = ("A", "MS", "SSS", "CE", "BWT+", "REM", "FWT")
@@ -33,15 +33,15 @@ WEIGHTS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 )
 
 
-def weight_vector(weights: str | Mapping[str, float]) -> dict[str, float]:
+def score_weights(weights: str | Mapping[str, float]) -> dict[str, float]:
     """Return the weight of each criterion, from a name or a mapping; weights lie in [0, 1] and sum to 1."""
     if isinstance(weights, str):
         if weights not in WEIGHTS:
-            raise InputError(f"weights: unknown name {weights!r}, {suggest(weights, list(WEIGHTS))}")
+            raise InputError(f"weights: unknown name {weights!r}, {error_suggestion(weights, list(WEIGHTS))}")
         return dict(WEIGHTS[weights])
     unknown = [name for name in weights if name not in CRITERIA]
     if unknown:
-        raise InputError(f"weights: unknown criterion {unknown[0]!r}, {suggest(unknown[0], list(CRITERIA))}")
+        raise InputError(f"weights: unknown criterion {unknown[0]!r}, {error_suggestion(unknown[0], list(CRITERIA))}")
     vector = {name: float(weights.get(name, 0.0)) for name in CRITERIA}
     for name, weight in vector.items():
         if not 0 <= weight <= 1:
@@ -59,7 +59,7 @@ def cl_score(
     The score is `Missing` if a criterion with a weight above 0 is absent or NaN. ``renormalise=True`` scales the remaining
     weights to a sum of 1 instead; such a score is not comparable with a complete one.
     """
-    vector = weight_vector(weights)
+    vector = score_weights(weights)
     known = _known_criteria(criteria)
     absent = [name for name in CRITERIA if vector[name] > 0 and name not in known]
     if absent and not renormalise:
@@ -91,7 +91,7 @@ def cl_stability(
 def _known_criteria(criteria: Mapping[str, float]) -> dict[str, float]:
     unknown = [name for name in criteria if name not in CRITERIA]
     if unknown:
-        raise InputError(f"criteria: unknown criterion {unknown[0]!r}, {suggest(unknown[0], list(CRITERIA))}")
+        raise InputError(f"criteria: unknown criterion {unknown[0]!r}, {error_suggestion(unknown[0], list(CRITERIA))}")
     for name, value in criteria.items():
         if not math.isnan(value) and not 0 <= value <= 1:
             raise InputError(f"criteria: expected a number between 0 and 1 for {name}, got {value:g}")
@@ -108,7 +108,9 @@ class FirstPlaces:
     weightings: int
 
 
-def first_places(criteria: Mapping[str, Mapping[str, float]], weightings: int = 100_000, seed: int = 0) -> FirstPlaces:
+def score_first_places(
+    criteria: Mapping[str, Mapping[str, float]], weightings: int = 100_000, seed: int = 0
+) -> FirstPlaces:
     """Return the share of weight vectors under which each learner has the highest score; weights are uniform on the simplex.
 
     ``criteria`` maps a learner to its criteria; only criteria known for every learner are used. Ties share the first place.
@@ -140,7 +142,7 @@ class CriteriaCorrelation:
     learners: int
 
 
-def criteria_correlation(criteria: Mapping[str, Mapping[str, float]]) -> CriteriaCorrelation:
+def score_criteria_correlation(criteria: Mapping[str, Mapping[str, float]]) -> CriteriaCorrelation:
     """Return the rank correlation of every two criteria over learners (at least three); high values mark redundant criteria."""
     names, values = _common_table(criteria)
     if len(values) < 3:

@@ -101,4 +101,4 @@ def test_a_page_with_other_content_is_not_overwritten(perdure, study):
         page.write_text(text)
         assert problem in perdure(*run, code=2).stderr
         assert page.read_text() == text
-    assert "--only tin:" in perdure(*run[:5], "tin", code=2).stderr
+    assert "--only: unknown study 'tin', did you mean" in perdure(*run[:5], "tin", code=2).stderr

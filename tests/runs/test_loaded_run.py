@@ -105,6 +105,9 @@ def test_a_folder_without_network_or_data_is_refused(tmp_path):
     for network, data in ((None, None), (Net, None), (None, DATA)):
         with pytest.raises(InputError, match=r"not a record \(no record\.json\).*pass a network and the test data"):
             load_run(path, network, data)
+    Recorder(path / "nested", tasks=1).after_task(net(0), accuracy=[0.9])
+    with pytest.raises(InputError, match=r"Pass one of the records in this folder, for example .*nested"):
+        load_run(path)
     with pytest.raises(InputError, match="no such directory"):
         load_run(tmp_path / "nowhere", Net, DATA)
     (tmp_path / "empty").mkdir()

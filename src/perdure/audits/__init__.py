@@ -27,8 +27,8 @@ _NEED_TORCH = {
     "across_checkpoints": "retraining.checkpoints",
     "audit_shapc": "shapc.runner",
     "measure_bias": "bias.measure",
-    "network_bias": "bias.records",
-    "record_bias": "bias.records",
+    "network_bias": "bias.record_bias",
+    "record_bias": "bias.record_bias",
     "retrain": "retraining.retrain",
 }
 

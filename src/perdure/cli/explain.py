@@ -85,7 +85,7 @@ def explain(
     run = load_run(record, data_dir=data_dir, device=device)
     run.last_step()
     if score not in SCORES:
-        raise InputError(f"--score {score}: {error_suggestion(score, list(SCORES))}")
+        raise InputError(f"--score: unknown name {score!r}, {error_suggestion(score, list(SCORES))}")
     index = run.checked_step(None if step is None else step - 1)
     network = run.network(index) if score == "logits" else run.decision_network(index)
     names = {"label": "the true class", "predicted": "the predicted class"}
@@ -133,7 +133,7 @@ def _check_format(name: str) -> None:
     from perdure.figures.style import FORMATS
 
     if name not in FORMATS:
-        raise InputError(f"--format {name}: {error_suggestion(name, list(FORMATS))}")
+        raise InputError(f"--format: unknown name {name!r}, {error_suggestion(name, list(FORMATS))}")
 
 
 def _methods(requested: list[str] | None, known: list[str]) -> list[str]:

@@ -52,10 +52,12 @@ def reproduce(
         _bias(target, data_dir, out / "bias", page or Path("docs/results/trust.md"), threads)
         return
     if target not in TARGETS:
-        raise InputError(f"{target}: {error_suggestion(target, [*TARGETS, 'retraining', 'bias-all'])}")
+        raise InputError(
+            f"target: unknown name {target!r}, {error_suggestion(target, [*TARGETS, 'retraining', 'bias-all'])}"
+        )
     chosen = TARGETS[target]
     if only is not None and only not in chosen.studies:
-        raise InputError(f"--only {only}: {error_suggestion(only, list(chosen.studies))}")
+        raise InputError(f"--only: unknown study {only!r}, {error_suggestion(only, list(chosen.studies))}")
     torch.set_num_threads(threads)
     console = Console(stderr=True)
     sections = []
@@ -79,7 +81,7 @@ def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, 
     from perdure.reproduce.retraining import study as retraining
 
     if only is not None and only not in retraining.STUDIES:
-        raise InputError(f"--only {only}: {error_suggestion(only, list(retraining.STUDIES))}")
+        raise InputError(f"--only: unknown study {only!r}, {error_suggestion(only, list(retraining.STUDIES))}")
     torch.set_num_threads(threads)
     sections = {} if only is None else retraining.read_retraining_study(page)
     with PartProgress(Console(stderr=True)) as bars:
@@ -100,7 +102,7 @@ def _bias(target: str, data_dir: Path | None, out: Path, page: Path, threads: in
     from perdure.reproduce.bias import EXPERIMENTS, Workspace, run_experiment, write_page
 
     if target != "bias-all" and target not in EXPERIMENTS:
-        raise InputError(f"{target}: {error_suggestion(target, [*EXPERIMENTS, 'bias-all'])}")
+        raise InputError(f"target: unknown name {target!r}, {error_suggestion(target, [*EXPERIMENTS, 'bias-all'])}")
     torch.set_num_threads(threads)
     for name, experiment in EXPERIMENTS.items():
         if target in ("bias-all", name):

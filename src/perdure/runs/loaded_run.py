@@ -124,14 +124,20 @@ def load_run(
     elif not path.is_dir():
         raise InputError(f"{path}: no such directory")
     elif network is None or user_data is None:
-        raise InputError(
-            f"{path}: not a record (no {MANIFEST}). For a folder of checkpoints, pass a network and the test data of the tasks"
-        )
+        raise InputError(f"{path}: not a record (no {MANIFEST}). {_missing_record_hint(path)}")
     else:
         run = _from_checkpoints(path, network, user_data, device)
     if sequence:
         _check_sequence(run)
     return run
+
+
+def _missing_record_hint(path: Path) -> str:
+    """Return what to pass instead of a folder that is not a record."""
+    manifest = min(path.rglob(MANIFEST), default=None)
+    if manifest is not None:
+        return f"Pass one of the records in this folder, for example {manifest.parent}"
+    return "For a folder of checkpoints, pass a network and the test data of the tasks"
 
 
 def _check_sequence(run: LoadedRun) -> None:

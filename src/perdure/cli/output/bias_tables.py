@@ -56,7 +56,7 @@ def _table(result: BiasResult) -> Table:
         title="attribution bias", title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
     table.add_column("explainer", no_wrap=True)
-    for name in ("all shares, sides ↓", "corrected", "top 10%", "low 10%"):
+    for name in ("mean bias ↓", "corrected", "top 10%", "low 10%"):
         table.add_column(name, justify="right", no_wrap=True)
     for previous, entry in zip([None, *result.by_bias], result.by_bias, strict=False):
         if previous is not None and entry.control and not previous.control:

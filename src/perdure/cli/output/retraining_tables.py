@@ -58,9 +58,11 @@ def _print_trends(result: RetrainingResult, distance: str, console: Console) -> 
             parts = []
             for score, label in (("mege", "MeGe"), ("reco_rate", "ReCo rates"), ("reco_precision", "ReCo precisions")):
                 trend = result.trend(method, score, distance, top_down)
-                text = trend.reason or f"rank correlation {trend.rank_correlation:+.2f}, p = {trend.p_value:.2g}"
+                text = f"rank correlation {trend.rank_correlation:+.2f}, p = {trend.p_value:.2g}"
+                if trend.reason:
+                    text = f"not available ({trend.reason})"
                 excluded = f", {trend.left_out} folds excluded" if trend.left_out else ""
-                parts.append(f"{label} {text}{excluded}")
+                parts.append(f"{label}: {text}{excluded}")
             write(f"  {method}: " + "; ".join(parts))
 
 

@@ -65,7 +65,7 @@ def trained_model_task(benchmark: Benchmark) -> Benchmark:
     return replace(benchmark, tasks=(merged,), scenario="class", curriculum=(0,), provenance={})
 
 
-def cifar10(data_dir: Path | None) -> Benchmark:
+def trained_model_cifar10(data_dir: Path | None) -> Benchmark:
     """Return CIFAR-10 as one task: the full official data if the folder has them, otherwise the small subset."""
     folder = data_dir or Path()
     if (folder / FULL_CIFAR10).exists():
@@ -118,11 +118,11 @@ LENET = Training(epochs=12, batch_size=64, lr=0.01, momentum=0.9, milestones=(9,
 RESNET20 = Training(epochs=6, batch_size=64, lr=0.1, momentum=0.9, weight_decay=5e-4, milestones=(4,), decay=0.1)
 
 
-def lenet(workspace: Workspace, seed: int = 0) -> TrainedModel:
+def trained_lenet(workspace: Workspace, seed: int = 0) -> TrainedModel:
     """Return the LeNet trained on CIFAR-10."""
-    return train_or_load(workspace, "lenet", cifar10(workspace.data_dir), LENET, seed=seed)
+    return train_or_load(workspace, "lenet", trained_model_cifar10(workspace.data_dir), LENET, seed=seed)
 
 
-def resnet20(workspace: Workspace, seed: int = 0) -> TrainedModel:
+def trained_resnet20(workspace: Workspace, seed: int = 0) -> TrainedModel:
     """Return the ResNet-20 trained on CIFAR-10."""
-    return train_or_load(workspace, "resnet20", cifar10(workspace.data_dir), RESNET20, seed=seed)
+    return train_or_load(workspace, "resnet20", trained_model_cifar10(workspace.data_dir), RESNET20, seed=seed)

@@ -117,7 +117,8 @@ def _unsupported_properties(problem: Problem, diagnostics: Diagnostics) -> list[
     ]
     gains = diagnostics.supported["gain"][list(problem.trained)]
     if not gains.all():
-        warnings.append(f"{int((~gains).sum())} of {gains.size} entries of B are not determined by the data alone.")
+        count = int((~gains).sum())
+        warnings.append(f"{count} of {gains.size} entries of the gain matrix B are not determined by the data alone.")
     return warnings
 
 

@@ -12,7 +12,7 @@ from perdure.metrics import Interval, SpearmanCorrelation, attribution_biases, i
 from perdure.reproduce.bias.example_set import METHODS, SHORT, ExampleSet, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
-from perdure.reproduce.bias.trained_models import lenet, resnet20
+from perdure.reproduce.bias.trained_models import trained_lenet, trained_resnet20
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def agreement(
 def run(workspace: Workspace) -> str:
     """Compute the agreement on both networks, save the figure, and return the section."""
     results = {}
-    for name, model, settings in (("LeNet", lenet(workspace), LENET), ("ResNet-20", resnet20(workspace), RESNET20)):
+    for name, model, settings in (("LeNet", trained_lenet(workspace), LENET), ("ResNet-20", trained_resnet20(workspace), RESNET20)):
         examples = select_example_set(workspace, model, settings.images, settings.cells)
         marginals, accurate = (
             examples.marginals(max(settings.budgets)),

@@ -15,7 +15,7 @@ from perdure.reproduce.bias.example_set import BACKGROUND, ExampleSet, FloatArra
 from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.tabular_model import load_tabular_model
-from perdure.reproduce.bias.trained_models import lenet
+from perdure.reproduce.bias.trained_models import trained_lenet
 
 PAPER = {
     "sampled Shapley values": (0.0102, 0.0030, 0.0024, 0.0018, 0.0015),
@@ -49,7 +49,7 @@ def run(workspace: Workspace) -> str:
 
 
 def _on_images(workspace: Workspace, settings: Settings) -> list[str]:
-    examples = select_example_set(workspace, lenet(workspace), settings.images)
+    examples = select_example_set(workspace, trained_lenet(workspace), settings.images)
     marginals = examples.marginals(settings.permutations)
     values = marginals.mean(axis=1)
     halves = [marginals[:, at::2].mean(axis=1) for at in range(2)]

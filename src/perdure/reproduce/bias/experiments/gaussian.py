@@ -15,7 +15,7 @@ from perdure.reproduce.bias.example_set import ExampleSet, FloatArray, select_ex
 from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.measures.regions import RegionDistributions, region_distributions
-from perdure.reproduce.bias.trained_models import lenet, resnet20
+from perdure.reproduce.bias.trained_models import trained_lenet, trained_resnet20
 
 PAPER = {
     "Gradient x Input": ((-0.0129, 0.0086, 0.0004), (0.7243, 0.6894, 0.7719)),
@@ -57,10 +57,10 @@ def gaussian_random_regions(height: int, width: int, count: int, side: int, seed
 def run(workspace: Workspace) -> str:
     """Compute the distributions of all regions, save the figure, and return the section."""
     settings = SETTINGS
-    pixels = select_example_set(workspace, lenet(workspace), settings.images)
+    pixels = select_example_set(workspace, trained_lenet(workspace), settings.images)
     height, width = pixels.x.shape[2:]
     regions = gaussian_random_regions(height, width, settings.regions, settings.side, settings.seed)
-    deep = select_example_set(workspace, resnet20(workspace), settings.images)
+    deep = select_example_set(workspace, trained_resnet20(workspace), settings.images)
     measured = {
         "Gradient x Input, ResNet-20": _by_region(deep.maps(("gradient_x_input",))[0], regions),
         "Gradient x Input, LeNet": _by_region(pixels.maps(("gradient_x_input",))[0], regions),

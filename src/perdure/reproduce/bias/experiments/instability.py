@@ -13,7 +13,7 @@ from perdure.metrics.bias import SHARES
 from perdure.reproduce.bias.example_set import METHODS, SHORT, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.formatting import format_markdown_table, format_paragraph, geometric_mean_cell
-from perdure.reproduce.bias.trained_models import lenet
+from perdure.reproduce.bias.trained_models import trained_lenet
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ SETTINGS = Settings()
 
 def run(workspace: Workspace) -> str:
     """Compute the instability, save the figure, and return the section."""
-    settings, model = SETTINGS, lenet(workspace)
+    settings, model = SETTINGS, trained_lenet(workspace)
     pixels = select_example_set(workspace, model, settings.images)
     maps = pixels.maps(settings.methods)
     curve = stability_curve(pixels.marginals(settings.permutations), maps, settings.steps)

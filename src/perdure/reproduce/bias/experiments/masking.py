@@ -16,7 +16,7 @@ from perdure.metrics import context_instability, interval
 from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
-from perdure.reproduce.bias.trained_models import lenet
+from perdure.reproduce.bias.trained_models import trained_lenet
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def masking_displacement(solved: Sequence[ExactShapley], maps: FloatArray) -> Di
 
 def run(workspace: Workspace) -> str:
     """Measure context dependence and check Remark 1, save the figure, and return the section."""
-    settings, model = SETTINGS, lenet(workspace)
+    settings, model = SETTINGS, trained_lenet(workspace)
     pixels = select_example_set(workspace, model, settings.images)
     drops = pixels.marginals(settings.permutations)
     parts = _contexts(workspace, drops, settings, model.accuracy)

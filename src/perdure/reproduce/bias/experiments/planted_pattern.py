@@ -16,7 +16,7 @@ from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.measures.regions import share_inside
 from perdure.reproduce.bias.planted_data import plant_pattern
-from perdure.reproduce.bias.trained_models import TrainedModel, cifar10, train_or_load
+from perdure.reproduce.bias.trained_models import TrainedModel, trained_model_cifar10, train_or_load
 
 PAPER = 0.898
 TRAINING = Training(epochs=1, batch_size=64, lr=0.01, momentum=0.9)
@@ -45,7 +45,7 @@ SETTINGS = Settings()
 def run(workspace: Workspace) -> str:
     """Compute the share inside the pattern, save the figure, and return the section."""
     settings = SETTINGS
-    planted = plant_pattern(cifar10(workspace.data_dir), settings.side, settings.seed)
+    planted = plant_pattern(trained_model_cifar10(workspace.data_dir), settings.side, settings.seed)
     model = train_or_load(workspace, settings.network, planted.benchmark, settings.training, label="lenet-pattern")
     examples = select_example_set(workspace, model, settings.images)
     positive = np.flatnonzero(examples.y.numpy() == 1)

@@ -24,7 +24,7 @@ from perdure.reproduce.bias.trained_models import (
     CIFAR10_CLASSES,
     SMALL_CIFAR10,
     TrainedModel,
-    lenet,
+    trained_lenet,
     train_or_load,
     trained_model_task,
 )
@@ -79,7 +79,7 @@ class Retraining:
 
 def run(workspace: Workspace) -> str:
     """Draw the images, measure the curves, retrain, and return the section."""
-    model = lenet(workspace)
+    model = trained_lenet(workspace)
     x, y = model.examples(SETTINGS.images)
     result = measure_removal(
         model.network,

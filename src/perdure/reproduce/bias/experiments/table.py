@@ -66,10 +66,10 @@ def _on_tiny(network: str) -> Callable[[Workspace], TrainedModel]:
 
 _INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # Grad-CAM needs a convolutional layer
 TINY = Training(epochs=20, batch_size=32, lr=0.01, momentum=0.9, milestones=(15,), decay=0.2)
-LENET = Study("lenet", "LeNet, CIFAR-10", trained_models.lenet, 100, 500)
+LENET = Study("lenet", "LeNet, CIFAR-10", trained_models.trained_lenet, 100, 500)
 STUDIES = (
     LENET,
-    Study("resnet20", "ResNet-20, CIFAR-10", trained_models.resnet20, 4, 20),
+    Study("resnet20", "ResNet-20, CIFAR-10", trained_models.trained_resnet20, 4, 20),
     Study("mlp5", "MLP-5", _mlp5, 100, 0, _columns, exact=True, methods=_INPUT_METHODS),
     Study("alexnet", "AlexNet of width 8, Tiny ImageNet", _on_tiny("alexnet"), 10, 60, lambda _: "grid"),
     Study("vgg16", "VGG-16 of width 8, Tiny ImageNet", _on_tiny("vgg16"), 10, 60, lambda _: "grid"),

@@ -12,7 +12,7 @@ from perdure.metrics import sampling_variance_ratio
 from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.formatting import format_markdown_table, format_paragraph, geometric_mean_cell
-from perdure.reproduce.bias.trained_models import lenet
+from perdure.reproduce.bias.trained_models import trained_lenet
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def variance_ratios_by_set(
 
 def run(workspace: Workspace) -> str:
     """Compute the variance ratios, save the figure, and return the section."""
-    settings, model = SETTINGS, lenet(workspace)
+    settings, model = SETTINGS, trained_lenet(workspace)
     examples = select_example_set(workspace, model, settings.images)
     marginals = examples.marginals(settings.permutations)
     ratios = variance_ratios_by_set(

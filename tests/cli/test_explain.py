@@ -111,7 +111,7 @@ def test_refused_methods_do_not_stop_the_others(perdure, trained):
         (("--option", "epsilon=x", "--method", "lrp"), "epsilon"),
         (("--option", "estimator=sobl", "--method", "shapley"), "estimator"),
         (("--score", "decisions"), "did you mean 'decision'"),
-        (("--format", "gif"), "--format gif: known: pdf, png, svg"),
+        (("--format", "gif"), "--format: unknown name 'gif', known: pdf, png, svg"),
         (("--device", "warp"), "--device warp: not available"),
     ],
 )

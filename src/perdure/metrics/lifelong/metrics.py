@@ -4,7 +4,7 @@ A lifelong run is a sequence of blocks: training on one task (one performance pe
 task (a round of evaluation is several such blocks). Single-task experts are networks trained on one task only; relative
 performance and sample efficiency compare with their training curves.
 
-The paper first preprocesses a run by ``normalised(smoothed(run))``, then computes the metrics. For all of them higher is
+The paper first preprocesses a run by ``normalised_run(smoothed_run(run))``, then computes the metrics. For all of them higher is
 better. A value that cannot be computed is NaN, and ``reasons`` says why.
 """
 
@@ -137,7 +137,7 @@ def relative_performance(run: Run) -> PerTask:
             shared = min(curve.size, expert.size)
             area = expert[:shared].sum()
             if area <= 0:
-                reasons[task] = "the sum of the expert's performance is not positive: apply normalised to the run first"
+                reasons[task] = "the sum of the expert's performance is not positive: apply normalised_run first"
             else:
                 by_task[task].append(float(curve[:shared].sum() / area))
     return _averaged(by_task, reasons)
@@ -164,7 +164,7 @@ def sample_efficiency(run: Run) -> PerTask:
         for expert in run.experts[task]:
             expert_level, expert_duration = _saturation(expert)
             if expert_level <= 0:
-                reasons[task] = "the expert saturates at or below zero: apply normalised to the run first"
+                reasons[task] = "the expert saturates at or below zero: apply normalised_run first"
             elif duration == 0 or expert_duration == 0 or slope < 0 or level < 0.2 * expert_level:
                 reasons[task] = "a training curve does not rise to saturation"
             else:

@@ -180,7 +180,7 @@ def test_instability_experiment(tmp_path, monkeypatch):
     model, workspace = tiny_model(), workspace_at(tmp_path)
     small = instability_run.Settings(2, 20, (1, 5, 10), (2, 4), 2, ("gradient_x_input", "grad"))
     monkeypatch.setattr(instability_run, "SETTINGS", small)
-    monkeypatch.setattr(instability_run, "lenet", lambda _: model)
+    monkeypatch.setattr(instability_run, "trained_lenet", lambda _: model)
     run_experiment(instability_run.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-instability.md").read_text()
     examples = select_example_set(workspace, model, 2)

@@ -148,7 +148,7 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
     bias = measure_bias(
         model.network, x, y, background=model.background(5), settings=BiasSettings(methods=methods, permutations=20)
     )
-    monkeypatch.setattr(perspectives, "lenet_bias", lambda _: (model, bias))
+    monkeypatch.setattr(perspectives, "table_lenet_bias", lambda _: (model, bias))
     monkeypatch.setattr(perspectives, "SETTINGS", perspectives.Settings(3, 40, 2, 0.02, 10))
     shown: list[Any] = []
     drawn = figures.explainer_rank_lines
@@ -157,7 +157,7 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
         shown.append((names, ways))
         return drawn(names, ways)
 
-    monkeypatch.setattr(figures, "rank_lines", watched)
+    monkeypatch.setattr(figures, "explainer_rank_lines", watched)
     text = perspectives.run(Workspace(None, tmp_path, tmp_path, lambda *_: None))
     result = measure_perspectives(
         model.network,

@@ -69,7 +69,7 @@ def test_missing_tables_are_named(tmp_path):
 def test_deepshap_experiment(tmp_path, monkeypatch):
     model, workspace = tiny_model(), small_table(tmp_path)
     monkeypatch.setattr(deepshap, "SETTINGS", deepshap.Settings(2, 10, 8, 30))
-    monkeypatch.setattr(deepshap, "lenet", lambda _: model)
+    monkeypatch.setattr(deepshap, "trained_lenet", lambda _: model)
     run_experiment(deepshap.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-deepshap.md").read_text()
     examples = select_example_set(workspace, model, 2)
@@ -93,7 +93,7 @@ def test_deepshap_experiment(tmp_path, monkeypatch):
 def test_gaussian_experiment(tmp_path, monkeypatch):
     model, workspace = tiny_model(), workspace_at(tmp_path)
     monkeypatch.setattr(gaussian, "SETTINGS", gaussian.Settings(6, 3, 2, 4, 2, 10))
-    for name in ("lenet", "resnet20"):
+    for name in ("trained_lenet", "trained_resnet20"):
         monkeypatch.setattr(gaussian, name, lambda _: model)
     run_experiment(gaussian.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-gaussian.md").read_text()

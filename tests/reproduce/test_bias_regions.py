@@ -155,7 +155,7 @@ def test_masking_experiment(tmp_path, monkeypatch):
     model, workspace = tiny_model(), workspace_at(tmp_path)
     small = masking.Settings(2, 20, (5, 20), (0.0, 0.5), 2, 2, 3, 4, ("gradient_x_input",))
     monkeypatch.setattr(masking, "SETTINGS", small)
-    monkeypatch.setattr(masking, "lenet", lambda _: model)
+    monkeypatch.setattr(masking, "trained_lenet", lambda _: model)
     run_experiment(masking.EXPERIMENT, workspace)
     text = (workspace.out / "sections" / "bias-masking.md").read_text()
     drops = select_example_set(workspace, model, 2).marginals(20)
@@ -177,7 +177,7 @@ def test_planted_experiments(tmp_path, monkeypatch):
         (planted_pattern, planted_pattern.Settings(6, 8, 4, 1, short, "mlp5")),
     ):
         monkeypatch.setattr(module, "SETTINGS", chosen)
-        monkeypatch.setattr(module, "cifar10", lambda _: pictures_benchmark(40))
+        monkeypatch.setattr(module, "trained_model_cifar10", lambda _: pictures_benchmark(40))
         run_experiment(module.EXPERIMENT, workspace)
         assert (workspace.pictures / f"{module.EXPERIMENT.name}.png").stat().st_size > 2_000
     text = (workspace.out / "sections" / "bias-irrelevant-region.md").read_text()

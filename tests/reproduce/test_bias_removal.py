@@ -102,8 +102,8 @@ def test_the_section_shows_areas_and_accuracies_after_retraining(tmp_path, monke
         images=4, steps=4, samples=8, background=5, training=Training(epochs=1, batch_size=32, lr=0.01, momentum=0.9)
     )
     monkeypatch.setattr(removal, "SETTINGS", small)
-    monkeypatch.setattr(removal, "lenet", lambda _: model)
-    monkeypatch.setattr(removal, "small_cifar10", lambda _: benchmark)
+    monkeypatch.setattr(removal, "trained_lenet", lambda _: model)
+    monkeypatch.setattr(removal, "removal_cifar10", lambda _: benchmark)
     trained_labels = []
 
     def tiny(workspace, network, changed, training, *, seed, label):

@@ -128,7 +128,7 @@ def test_a_stored_bias_is_used_only_for_the_same_network(tmp_path, monkeypatch):
         measured.append(1)
         return None, None
 
-    monkeypatch.setattr(table, "measure_study", again)
+    monkeypatch.setattr(table, "measure_table_study", again)
     assert table.table_lenet_bias(workspace)[1].to_json() == first.to_json()
     assert not measured
     other = replace(small_model(), accuracy=0.51)

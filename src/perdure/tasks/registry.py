@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from perdure.tasks.registry import Description, register_benchmark
-from perdure.tasks.benchmark import Source, in_memory
+from perdure.tasks.benchmark import Source, examples_in_memory
 
 
 @register_benchmark(
@@ -28,8 +28,8 @@ def read_blobs(folder: Path, progress: bool) -> Source:
     points = (centers[labels] + rng.normal(size=(len(labels), 2))).astype(np.float32)
     is_test = np.arange(len(labels)) % 70 >= 50
     return Source(
-        train=in_memory(points[~is_test], labels[~is_test]),
-        test=in_memory(points[is_test], labels[is_test]),
+        train=examples_in_memory(points[~is_test], labels[~is_test]),
+        test=examples_in_memory(points[is_test], labels[is_test]),
         class_names=tuple(f"blob {number + 1}" for number in range(6)),
     )
 ```

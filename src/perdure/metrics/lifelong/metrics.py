@@ -4,8 +4,8 @@ A lifelong run is a sequence of blocks: training on one task (one performance pe
 task (a round of evaluation is several such blocks). Single-task experts are networks trained on one task only; relative
 performance and sample efficiency compare with their training curves.
 
-The paper first preprocesses a run by ``normalised_run(smoothed_run(run))``, then computes the metrics. For all of them higher is
-better. A value that cannot be computed is NaN, and ``reasons`` says why.
+The paper first preprocesses a run by ``normalised_run(smoothed_run(run))``, then computes the metrics. For all of them
+higher is better. A value that cannot be computed is NaN, and ``reasons`` says why.
 """
 
 from __future__ import annotations

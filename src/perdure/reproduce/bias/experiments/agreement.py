@@ -97,7 +97,9 @@ def agreement(
 def run(workspace: Workspace) -> str:
     """Compute the agreement on both networks, save the figure, and return the section."""
     results = {}
-    for name, model, settings in (("LeNet", trained_lenet(workspace), LENET), ("ResNet-20", trained_resnet20(workspace), RESNET20)):
+    networks = (("LeNet", trained_lenet, LENET), ("ResNet-20", trained_resnet20, RESNET20))
+    for name, trained, settings in networks:
+        model = trained(workspace)
         examples = select_example_set(workspace, model, settings.images, settings.cells)
         marginals, accurate = (
             examples.marginals(max(settings.budgets)),

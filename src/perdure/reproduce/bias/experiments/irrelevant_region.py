@@ -16,7 +16,7 @@ from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.measures.regions import relative_attribution
 from perdure.reproduce.bias.planted_data import Planted, plant_other_class
-from perdure.reproduce.bias.trained_models import TrainedModel, trained_model_cifar10, train_or_load
+from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load, trained_model_cifar10
 
 PAPER = 1.0336
 TRAINING = Training(epochs=3, batch_size=64, lr=0.01, momentum=0.9, milestones=(2,), decay=0.2)

@@ -16,7 +16,7 @@ from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.measures.regions import share_inside
 from perdure.reproduce.bias.planted_data import plant_pattern
-from perdure.reproduce.bias.trained_models import TrainedModel, trained_model_cifar10, train_or_load
+from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load, trained_model_cifar10
 
 PAPER = 0.898
 TRAINING = Training(epochs=1, batch_size=64, lr=0.01, momentum=0.9)

@@ -24,8 +24,8 @@ from perdure.reproduce.bias.trained_models import (
     CIFAR10_CLASSES,
     SMALL_CIFAR10,
     TrainedModel,
-    trained_lenet,
     train_or_load,
+    trained_lenet,
     trained_model_task,
 )
 from perdure.runs.data import BenchmarkData

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
@@ -106,7 +108,7 @@ def show_image(panel: Any, image: Any, label: str) -> None:
     panel.set_yticks([])
 
 
-def overlay(panel: Any, image: FloatArray, values: FloatArray, limit: float) -> Any:
+def overlay(panel: Axes, image: FloatArray, values: FloatArray, limit: float) -> AxesImage:
     """Draw a map in color and the image (gray, 0 to 1) as a faint shadow over it, which leaves the hues unchanged."""
     shown = panel.imshow(values, cmap=SIGNED_COLORMAP, vmin=-limit, vmax=limit, interpolation="nearest")
     panel.imshow(np.zeros_like(image), cmap="gray", alpha=SHADE * (1 - image), interpolation="nearest")

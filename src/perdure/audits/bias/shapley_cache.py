@@ -34,11 +34,24 @@ class CachedShapley:
         target: Any,
         *,
         background: Any = None,
+        baseline: Any = None,
+        samples: int = 1000,
+        estimator: str = "antithetic",
+        seed: int = 0,
+        players: Players | str | None = None,
+        layer: str | nn.Module | None = None,
         batch_size: int | None = None,
         progress: Callable[[int, int], None] | None = None,
-        **settings: Any,
     ) -> ShapleyTable:
-        """Return the table of all examples; ``settings`` as in `explain.shapley_table`."""
+        """Return the table of all examples; the parameters are those of `explain.shapley_table`."""
+        settings: dict[str, Any] = {
+            "baseline": baseline,
+            "samples": samples,
+            "estimator": estimator,
+            "seed": seed,
+            "players": players,
+            "layer": layer,
+        }
         shared = {
             "weights": weights_digest(model),
             "background": _key(background),
@@ -57,7 +70,7 @@ class CachedShapley:
                     )
                 )
 
-            tables.append(_table(entry.tensors("values", compute), settings))
+            tables.append(_table(entry.tensors("values", compute), estimator))
             if progress is not None:
                 progress(index + 1, len(x))
         return _joined(tables)
@@ -80,14 +93,14 @@ def _tensors(table: ShapleyTable) -> dict[str, Tensor]:
     return tensors if table.parts is None else {**tensors, "parts": torch.from_numpy(table.parts)}
 
 
-def _table(tensors: dict[str, Tensor], settings: dict[str, Any]) -> ShapleyTable:
+def _table(tensors: dict[str, Tensor], estimator: str) -> ShapleyTable:
     return ShapleyTable(
         values=tensors["values"].numpy(),
         stderr=tensors["stderr"].numpy(),
         parts=tensors["parts"].numpy() if "parts" in tensors else None,
         permutations=int(tensors["counts"][0]),
         evaluations=int(tensors["counts"][1]),
-        estimator=settings.get("estimator", "antithetic"),
+        estimator=estimator,
         layer=bytes(tensors["layer"].tolist()).decode() or None,
     )
 

@@ -448,3 +448,40 @@ def test_a_refused_explainer_is_named_and_the_exit_code_is_1(perdure):
     done = perdure(*command, "--permutations", 20, "--method", "grad", "--method", "gradcam", code=1)
     assert "gradcam was refused" in done.stderr
     assert "grad" in done.stdout
+
+
+class LinearImage(nn.Module):
+    """A linear network on images of two channels: its Shapley values are weight * (input - baseline)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat, self.scores = nn.Flatten(), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.scores(self.flat(x))
+
+
+def test_players_that_divide_channels_differently_are_summed_over_their_own_variables():
+    torch.manual_seed(0)
+    net = LinearImage().eval()
+    x = torch.randn(6, 2, 2, 2)
+    labels = np.array([[[0, 0], [1, 1]], [[2, 3], [2, 3]]])
+    players = explain.players_from_labels(labels)
+    settings = BiasSettings(methods=["gradient_x_input"], players=players, baseline="zero")
+    result = measure_bias(net, x, 1, background=torch.zeros(4, 2, 2, 2), settings=settings)
+    np.testing.assert_allclose(result["gradient_x_input"].overall.mean, 0.0, atol=1e-6)
+    assert result["random"].overall.mean > 0.05
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_explainers_that_are_equal_up_to_rounding_have_no_winner(seed):
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(8, 3)).eval()
+    x = torch.randn(30, 8)
+    settings = BiasSettings(methods=["gradient_x_input", "integrated_gradients"], baseline="zero")
+    verdict = measure_bias(net, x, 1, background=torch.zeros(4, 8), settings=settings).verdict
+    assert verdict is not None
+    (rival,) = [rival for rival in verdict.rivals if rival.method not in ("constant", "random")]
+    assert rival.p == 1.0
+    assert not verdict.safe
+    assert rival.method in verdict.tied

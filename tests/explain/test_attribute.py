@@ -417,3 +417,15 @@ def test_a_blurred_baseline_keeps_the_mean_and_smooths_edges():
     smooth = blurred(image)
     assert smooth.mean() == pytest.approx(0.5, abs=0.02)
     assert smooth[0, 0, 16].diff().abs().max() < 0.2
+
+
+def test_players_as_an_array_of_labels_can_be_joined_over_channels():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(2 * 3 * 3, 2)).eval()
+    x = torch.randn(2, 2, 3, 3)
+    labels = np.arange(9).reshape(1, 3, 3).repeat(2, axis=0)
+    by_labels, by_pixels = (
+        explain.attribute(net, x, 1, "shapley", samples=4, baseline="zero", reduce="pixels", players=players)
+        for players in (labels, "pixels")
+    )
+    torch.testing.assert_close(by_labels, by_pixels)

@@ -148,7 +148,7 @@ def test_torch_tensors_are_accepted():
     ("arguments", "message"),
     [
         ((np.zeros((2, 3)), np.zeros((2, 4))), r"after: expected shape .* got"),
-        ((np.zeros((2, 3, 4)), np.zeros((2, 3, 4))), "expected numbers of shape"),
+        ((np.zeros((2, 3, 4)), np.zeros((2, 3, 4))), "expected floating-point numbers of shape"),
         ((np.array([["a"]]), np.array([["b"]])), "type"),
         (
             (np.eye(3), np.eye(3) * [[1], [math.nan], [1]]),
@@ -216,3 +216,26 @@ def test_authors_summary_needs_a_label_for_each_example():
         metrics.summarise_shapc({(0, 1): [0.1, 0.2]}, variant="authors", labels={0: [1]})
     with pytest.raises(InputError, match="unknown name"):
         metrics.summarise_shapc({(0, 1): [0.1, 0.2]}, variant="ours")  # type: ignore[arg-type]
+
+
+def test_maps_of_different_precision_are_compared_in_the_wider_one():
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(20, 3, 6, 6))
+    narrow = wide.astype(np.float32)
+    expected = metrics.shapc(wide, narrow.astype(np.float64))
+    np.testing.assert_array_equal(metrics.shapc(wide, narrow), expected)
+    np.testing.assert_array_equal(metrics.shapc(narrow, wide), metrics.shapc(narrow.astype(np.float64), wide))
+    np.testing.assert_allclose(metrics.shapc(wide, narrow), 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_maps_are_computed_in_single_precision(dtype):
+    maps = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
+    other = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(1)).to(dtype)
+    np.testing.assert_array_equal(metrics.shapc(maps, other), metrics.shapc(maps.float(), other.float()))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool"])
+def test_integer_and_boolean_maps_are_rejected_by_name(dtype):
+    with pytest.raises(InputError, match=f"before: expected floating-point numbers .* got values of type {dtype}"):
+        metrics.shapc(np.ones((2, 4), dtype=dtype), np.ones((2, 4)))

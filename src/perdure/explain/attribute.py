@@ -127,7 +127,8 @@ def _reduced(maps: Tensor, pixels: Reduction, players: Any) -> Tensor:
         return maps.abs() if pixels == "largest" else maps
     if pixels == "largest":
         return maps.abs().amax(dim=1)
-    if pixels == "same" or (pixels == "players" and (players is None or players in SHARED_BY_CHANNELS)):
+    shared_by_channels = players is None or (isinstance(players, str) and players in SHARED_BY_CHANNELS)
+    if pixels == "same" or (pixels == "players" and shared_by_channels):
         return maps[:, 0]
     if pixels == "players":
         return (maps * _first_of_its_player(players_of(players, maps[0]).labels).to(maps)).sum(dim=1)

@@ -49,6 +49,8 @@ def shapc_at_shares(
 ) -> FloatArray:
     """Return `shapc` at several shares of important values, (n, shares), from one pass over the maps."""
     first, second = _as_maps(before, "before"), _as_maps(after, "after")
+    dtype = np.result_type(first, second)  # the wider type: comparing float32 with float64 would lose the k-th value
+    first, second = first.astype(dtype, copy=False), second.astype(dtype, copy=False)
     if first.shape != second.shape:
         raise InputError(f"after: expected shape {first.shape} as for before, got {second.shape}")
     for share in shares:
@@ -95,13 +97,17 @@ class _Workspace:
 def _as_maps(values: Any, name: str) -> NDArray[Any]:
     """Return maps as (n, channels, values)."""
     if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
+        tensor = values.detach().cpu()
+        # NumPy has no bfloat16, and half precision is too coarse to compute with.
+        values = (tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor).numpy()
     maps = np.asarray(values)
-    if maps.ndim not in (2, 4) or maps.size == 0 or maps.dtype.kind not in "fiu":
-        actual = f"shape {maps.shape}" if maps.dtype.kind in "fiu" else f"values of type {maps.dtype}"
+    if maps.dtype == np.float16:
+        maps = maps.astype(np.float32)
+    if maps.ndim not in (2, 4) or maps.size == 0 or maps.dtype.kind != "f":
+        actual = f"shape {maps.shape}" if maps.dtype.kind == "f" else f"values of type {maps.dtype}"
         raise InputError(
-            f"{name}: expected numbers of shape (n, channels, height, width) or (n, features), got {actual}. Reshape a signal "
-            "of length L to (n, channels, 1, L)."
+            f"{name}: expected floating-point numbers of shape (n, channels, height, width) or (n, features), got {actual}. "
+            "Reshape a signal of length L to (n, channels, 1, L)."
         )
     return maps.reshape(len(maps), maps.shape[1] if maps.ndim == 4 else 1, -1)
 

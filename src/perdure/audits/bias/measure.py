@@ -169,13 +169,14 @@ def bias_player_maps(
 ) -> FloatArray:
     """Return (examples, players): channels joined as in the bias paper, then summed over each player's positions.
 
-    The map of a control is ones, or Gaussian noise drawn from the seed.
+    If players divide the channels differently, the map is summed over each player's own variables instead. The map of a
+    control is ones, or Gaussian noise drawn from the seed.
     """
     if method == "constant":
         return np.ones((len(x), players.count))
     if method == "random":
         return np.random.default_rng([settings.seed, 2]).standard_normal((len(x), players.count))
-    by_value = players.kind == "features" and x.dim() > 2
+    by_variable = x.dim() > 2 and bool((players.labels != players.labels[:1]).any())
     maps = explain.attribute(
         network,
         x,
@@ -184,14 +185,14 @@ def bias_player_maps(
         samples=settings.samples,
         layer=settings.layer,
         baseline=settings.baseline,
-        reduce=None if by_value else "pixels",
+        reduce=None if by_variable else "pixels",
         background=background,
         seed=settings.seed,
         batch_size=settings.batch_size,
         options=settings.options.get(method),
     )
     flat = maps.detach().cpu().double().flatten(1)
-    labels = players.labels if by_value or x.dim() == 2 else players.labels[0]
+    labels = players.labels if by_variable or x.dim() == 2 else players.labels[0]
     sums = torch.zeros(len(flat), players.count, dtype=flat.dtype)
     return sums.index_add_(1, labels.flatten(), flat).numpy()
 

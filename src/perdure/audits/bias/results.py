@@ -24,6 +24,8 @@ FILE = Path("trust") / "bias.json"
 SCHEMA = 3
 SCHEMA_0_1 = 2
 LEVEL = 0.05
+ROUNDING = 1e-6
+"""Differences of bias up to this size come from single-precision arithmetic and count as zero."""
 FloatArray = NDArray[np.float64]
 
 
@@ -208,9 +210,10 @@ def bias_result_verdict(explainers: Sequence[ExplainerBias]) -> Verdict | None:
 
 
 def _paired(entry: ExplainerBias, least: ExplainerBias) -> Rival:
-    """Return how much more biased an explainer is on common examples, with Student's t."""
+    """Return how much more biased an explainer is on common examples, with Student's t; differences by rounding are zero."""
     gaps = entry.per_example.mean(axis=(1, 2)) - least.per_example.mean(axis=(1, 2))
     known = gaps[~np.isnan(gaps)]
+    known = np.where(np.abs(known) <= ROUNDING, 0.0, known)
     difference = interval(known if len(known) else [Missing("no example has both maps")])
     if len(known) < 2:
         p = 1.0

@@ -276,3 +276,95 @@ def test_the_gradient_estimator_of_shapley_requires_gradients():
     assert explain.attribute(net, x, 1, "shapley", baseline="zero", samples=4).shape == x.shape
     with pytest.raises(InputError, match="method 'shapley': layer 'first': the output has no gradient"):
         explain.attribute(net, x, 1, "shapley", baseline="zero", samples=40, options={"estimator": "gradient"})
+
+
+class AddsNoise(nn.Module):
+    def __init__(self, draw):
+        super().__init__()
+        self.scores, self.draw = nn.Linear(6, 3), draw
+
+    def forward(self, x):
+        return self.scores(x) + self.draw(len(x))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rows: torch.randn(rows, 3),
+        lambda rows: torch.rand(rows, 3),
+        lambda rows: torch.randint(0, 2, (rows, 3)),
+        lambda rows: torch.normal(torch.zeros(rows, 3)),
+        lambda rows: torch.zeros(rows, 3).exponential_(),
+    ],
+    ids=["randn", "rand", "randint", "normal", "exponential"],
+)
+def test_outputs_with_random_draws_are_refused(draw):
+    with pytest.raises(InputError, match="draws random numbers"):
+        explain.attribute(AddsNoise(draw).eval(), torch.randn(2, 6), 1, "grad")
+
+
+def test_outputs_that_depend_on_the_batch_are_found_at_any_scale():
+    class SmallBatchMean(nn.Module):
+        def forward(self, x):
+            return 1e-6 * (x[:, :3] - x[:, :3].mean(dim=0))
+
+    with pytest.raises(InputError, match="changes with the other examples in its batch"):
+        explain.attribute(SmallBatchMean().eval(), torch.randn(3, 6), 1, "grad")
+
+
+def test_guided_backprop_without_a_relu_is_refused():
+    with pytest.raises(InputError, match=r"has no nn.ReLU.* use 'grad'"):
+        explain.attribute(nn.Sequential(nn.Linear(6, 3)).eval(), torch.randn(2, 6), 1, "guided_backprop")
+
+
+class Sequence(nn.Module):
+    """A network on (batch, time, features)."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.act, self.scores = nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.scores(self.act(self.embed(x)).mean(dim=1))
+
+
+def test_grad_cam_refuses_a_sequence_of_features_and_accepts_a_convolution_over_time():
+    x = torch.randn(2, 7, 4)
+    with pytest.raises(InputError, match=r"layer 'act' outputs .* not the output of a convolution"):
+        explain.attribute(Sequence().eval(), x, 1, "gradcam")
+    convolution = nn.Sequential(
+        nn.Conv1d(7, 5, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(5, 3)
+    )
+    assert explain.attribute(convolution.eval(), x, 1, "gradcam").shape == x.shape
+
+
+def test_a_rewritten_network_is_compared_relative_to_its_outputs():
+    from perdure.explain.adapters.models import _same_outputs
+
+    probe = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+    small = nn.Linear(6, 3, bias=False)
+    with torch.no_grad():
+        small.weight.mul_(1e-6)
+        expected = small(probe)
+        assert _same_outputs(small, probe, expected)
+        assert not _same_outputs(nn.Sequential(small, Scale(2.0)), probe, expected)
+        large = 1e4 * expected / expected.abs().max()
+        assert _same_outputs(Constant(large * (1 + 1e-7)), probe, large)
+
+
+class Scale(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return self.factor * x
+
+
+class Constant(nn.Module):
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, _):
+        return self.value

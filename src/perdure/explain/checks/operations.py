@@ -27,8 +27,9 @@ LINEAR = frozenset({
 })
 # Operations that draw random numbers.
 RANDOM = frozenset({
-    "bernoulli", "bernoulli_", "native_dropout", "normal_", "rand_like", "randn_like", "rrelu_with_noise",
-    "uniform_",
+    "bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "multinomial", "native_dropout",
+    "normal", "normal_", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random_",
+    "randperm", "rrelu_with_noise", "uniform_",
 })
 # Activations and the operations from which they can be composed. Guided backprop has a rule only for ReLU.
 ELEMENTWISE = frozenset({

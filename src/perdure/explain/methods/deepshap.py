@@ -72,7 +72,7 @@ def _check_complete(request: Request, x: Tensor, target: Tensor, maps: Tensor, f
         parts = [request.model(rows.clone())[:, target] for rows in torch.split(background, request.batch_size)]
         expected = scores - torch.cat(parts).mean(0)
     gap = (maps.flatten(1).sum(1) - expected).abs()
-    allowed = 1e-3 * (expected.abs() + scores.abs()) + 1e-5 * (1 + maps.flatten(1).abs().sum(1))
+    allowed = 1e-3 * (expected.abs() + scores.abs()) + 1e-5 * maps.flatten(1).abs().sum(1)
     if (gap > allowed).any():
         worst = int((gap / allowed).argmax())
         raise InputError(

@@ -14,6 +14,10 @@ from perdure.explain.explainer import Request, explainer
 _POOLS = (*MAX_POOLS, *AVERAGE_POOLS, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d)
 
 
+_CHANNELS_FIRST = (nn.Conv1d, nn.ConvTranspose1d)
+_CHANNELS_LAST = (nn.Linear, nn.LayerNorm, nn.MultiheadAttention, nn.RNNBase, nn.Embedding)
+
+
 @explainer("gradcam", needs=Gradients(), stochastic=False, pixels="same")
 def gradcam(request: Request) -> Tensor:
     """Grad-CAM (Selvaraju et al. 2017) of a layer, rectified, resized to x and the same for all channels.
@@ -49,6 +53,7 @@ def map_layer(inspection: Inspection, layer: str | None, x: Tensor) -> str:
             f"method 'gradcam': layer {name!r} outputs shape {shape}, expected a map of (batch, channels, "
             f"{'height, width' if x.dim() == 4 else 'length'}); pass a convolutional layer"
         )
+    _check_channels_first(inspection, name, shape)
     for operation in observation.operations:
         if operation.writes and operation.writes == observation.memory[name]:
             raise InputError(
@@ -67,3 +72,21 @@ def _last_map_layer(inspection: Inspection, dimensions: int) -> str | None:
         if is_leaf and len(shape) == dimensions > 2 and max(shape[2:]) > 1 and not isinstance(module, _POOLS):
             last = name
     return last
+
+
+def _check_channels_first(inspection: Inspection, layer: str, shape: tuple[int, ...]) -> None:
+    """Refuse a sequence of features, (batch, time, features), which has the dimensions of (batch, channels, length)."""
+    if len(shape) != 3:
+        return
+    channels_first = False
+    for name in inspection.observation.shapes:
+        module = inspection.model.get_submodule(name)
+        if isinstance(module, (*_CHANNELS_FIRST, *_CHANNELS_LAST)):
+            channels_first = isinstance(module, _CHANNELS_FIRST)
+        if name == layer:
+            break
+    if not channels_first:
+        raise InputError(
+            f"method 'gradcam': layer {layer!r} outputs {shape}, which is not the output of a convolution; expected (batch, "
+            f"channels, length). Pass a convolutional layer, or {ALTERNATIVES}"
+        )

@@ -152,7 +152,7 @@ def _agree(shared: SharedGame, plain: NetworkGame) -> bool:
         values = shared.values_along_orders(ranks[None], steps)[0]
     except (RuntimeError, ValueError, TypeError):  # the rest of the network does not accept the stem's output as input
         return False
-    return bool(np.abs(values - expected).max() <= TOLERANCE)
+    return bool(np.abs(values - expected).max() <= TOLERANCE * np.abs(expected).max())
 
 
 def _stem(model: nn.Module, example: Tensor) -> _Stem | None:

@@ -248,3 +248,33 @@ def test_the_progress_of_a_fit_is_written_to_standard_error(perdure, tmp_path, m
     result = perdure("fit", tmp_path / "a.csv", "--starts", "2", "--json")
     assert json.loads(result.stdout)["tasks"] == ["1", "2"]
     assert shown == [("fitting from 2 starting points", True), ("predicting, ordering, profiling", True)]
+
+
+def test_a_network_that_does_not_fit_leaves_no_record(perdure, tmp_path):
+    assert "did you mean" in perdure("run", "naive", "--network", "mlp", "--out", "r", code=2).stderr
+    assert "too small" in perdure("run", "naive", "--network", "lenet", "--epochs", 1, "--out", "r", code=2).stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_learners_can_be_separated_by_commas(perdure, tmp_path):
+    perdure("run", "naive,joint", "--epochs", 1)
+    assert {path.name for path in (tmp_path / "runs/split-digits").iterdir()} == {"naive", "joint"}
+
+
+def test_options_without_effect_are_refused(perdure, tmp_path):
+    (tmp_path / "a.csv").write_text("0.9,0\n0.5,0.9\n")
+    assert "a.csv: a file; expected a record" in perdure("audit", "a.csv", code=2).stderr
+    perdure("run", "naive", "--epochs", 1)
+    assert "need --shapc" in perdure("audit", "runs", "--method", "grad", code=2).stderr
+    record = "runs/split-digits/naive/seed-0"
+    used = perdure("explain", record, "--method", "grad", "--option", "lrp.epsilon=1", code=2).stderr
+    assert "method 'lrp' is not used; used: grad" in used
+    assert "did you mean 'blur'?" in perdure("explain", record, "--baseline", "blurr", code=2).stderr
+    refused = perdure("trust", "bias", record, "--network", "net.py:make", code=2).stderr
+    assert "the network of the RECORD is used" in refused
+
+
+def test_explain_lists_the_methods_with_their_options(perdure):
+    printed = perdure("explain", "--list").stdout
+    assert "lrp" in printed
+    assert "Options: epsilon=1.0." in printed

@@ -76,9 +76,8 @@ def test_either_score_of_a_learner_that_decides_by_distance_can_be_explained(per
     learners.execute(run, tmp_path / "icarl")
     options = ("explain", "icarl", "--method", "gradient_x_input", "--examples", "1")
     printed = perdure(*options).stderr
-    assert (
-        printed.strip() == "explained: the network's logit of the true class; the learner decides by nearest class mean"
-    )
+    explained = "the network's logit of the true class; the learner decides by nearest class mean"
+    assert printed.strip() == f"explained: {explained}. Methods: gradient_x_input"
     by_logits = json.loads(perdure(*options, "--json").stdout)
     by_decision = json.loads(perdure(*options, "--json", "--score", "decision").stdout)
     assert by_decision["explained"] == "the score of the true class by which the learner decides (nearest class mean)"

@@ -1,5 +1,6 @@
 """perdure trust bias: baselines, the stored evidence, user networks and data, and messages about mistakes."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -212,8 +213,10 @@ def test_mistakes_are_reported_in_one_line_before_any_computation(perdure, optio
 @pytest.mark.usefixtures("own")
 def test_a_function_with_wrong_arguments_and_weights_that_do_not_fit_are_reported_in_one_line(perdure):
     command = ("trust", "bias", "--examples", 4, "--out", "stored", "--data")
-    (printed,) = perdure(*command, "own.py:data", "--network", "own.py:narrow", code=2).stderr.splitlines()
-    assert "own.py:narrow failed (TypeError: narrow() takes 0 positional arguments" in printed
+    Path("needy.py").write_text("def make(shape, outputs, width):\n    return None\n")
+    (printed,) = perdure(*command, "own.py:data", "--network", "needy.py:make", code=2).stderr.splitlines()
+    assert "needy.py:make failed (TypeError: make() missing 3 required positional arguments" in printed
+    assert "own.py:narrow on own.py:data" in perdure(*command, "own.py:data", "--network", "own.py:narrow").stdout
     (printed,) = perdure(
         *command, "own.py:wide", *COMMAND[2:4], "--weights", "three.pt", "--outputs", 3, code=2
     ).stderr.splitlines()

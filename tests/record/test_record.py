@@ -320,3 +320,8 @@ def test_a_damaged_state_is_rejected(tmp_path):
         load_state(tmp_path / "s")
     with pytest.raises(TypeError, match=r"state\.net: expected a tensor or a plain value, got Sequential"):
         save_state(tmp_path / "s", {"net": NET})
+
+
+def test_a_single_accuracy_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"accuracy: expected one number per task, got the single number 0.9"):
+        Recorder(tmp_path / "run", tasks=2).after_task(None, accuracy=0.9)  # type: ignore[arg-type]

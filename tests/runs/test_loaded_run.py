@@ -96,7 +96,7 @@ def test_user_data_and_network_replace_those_of_a_record(tmp_path):
         recorder.after_task(net(seed), accuracy=[0.9, 0.5])
     run = load_run(tmp_path / "mine", Net, DATA, sequence=True)
     assert equal_weights(run.network(1), net(1))
-    with pytest.raises(InputError, match="does not name its data; pass network= and data="):
+    with pytest.raises(InputError, match="does not name its data; pass a network and the test data"):
         load_run(tmp_path / "mine")
 
 

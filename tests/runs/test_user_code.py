@@ -66,7 +66,7 @@ def test_a_function_is_loaded_and_called_with_its_arguments(file):
         ("mine.py", r"mine\.py: no function is named; expected file\.py:function"),
         ("nowhere.py:double", r"there is no file nowhere\.py"),
         ("mine.py:triple", r"mine\.py has no function 'triple'"),
-        ("mine.py:NUMBER", r"mine\.py has no function 'NUMBER'"),
+        ("mine.py:NUMBER", "'NUMBER' is a int; expected a function"),
         ("notes.txt:double", r"notes\.txt is not a Python file"),
     ],
 )
@@ -140,3 +140,19 @@ def test_task_data_must_be_a_list(file):
     assert load_user_task_data(f"{file}:tasks") == [(1, 2), (3, 4)]
     with pytest.raises(InputError, match=r"expected a list of \(inputs, labels\), one pair per task, got a int"):
         load_user_task_data(f"{file}:one_array")
+
+
+def test_a_file_can_import_its_neighbors_also_when_its_function_is_called(tmp_path):
+    (tmp_path / "neighbor_at_import.py").write_text("VALUE = 3\n")
+    (tmp_path / "neighbor_at_call.py").write_text("VALUE = 4\n")
+    (tmp_path / "own.py").write_text(
+        "import neighbor_at_import\n\n\ndef total():\n    import neighbor_at_call\n\n"
+        "    return neighbor_at_import.VALUE + neighbor_at_call.VALUE\n"
+    )
+    assert load_function(f"{tmp_path / 'own.py'}:total")() == 7
+
+
+def test_an_object_in_place_of_a_function_is_refused_by_its_type(tmp_path):
+    (tmp_path / "own.py").write_text("data = [1, 2]\n")
+    with pytest.raises(InputError, match="'data' is a list; expected a function that returns it"):
+        load_function(f"{tmp_path / 'own.py'}:data")

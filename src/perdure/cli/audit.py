@@ -131,6 +131,8 @@ def audit(
 
     if (network is not None or data is not None) and not shapc:
         raise InputError("--network and --data need --shapc")
+    if not shapc and (method != "expected_gradients" or option or examples is not None or precision is not None):
+        raise InputError("--method, --option, --examples and --precision need --shapc")
     settings = None
     if shapc:
         options: dict[str, Any] = {

@@ -16,6 +16,7 @@ from perdure.cli.options import (
     DataDir,
     Device,
     MethodOptions,
+    check_baseline_option,
     check_device_option,
     parse_integers,
     parse_method_options,
@@ -30,11 +31,23 @@ SHOWN = 8
 SCORES = ("logits", "decision")
 
 
+def _list_methods(requested: bool) -> None:
+    """Print every method with its own options and a one-line description."""
+    if not requested:
+        return
+    from perdure.explain import EXPLAINERS, get_explainer
+
+    for name, summary in EXPLAINERS.summaries().items():
+        options = ", ".join(f"{option}={value}" for option, value in get_explainer(name).defaults.items())
+        typer.echo(f"  {name:21} {summary.replace('``', '')}" + (f" Options: {options}." if options else ""))
+    raise typer.Exit
+
+
 def explain(
     record: Annotated[Path, typer.Argument(help="A record with checkpoints, made by perdure run.", show_default=False)],
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="A method, or all; repeatable. Default: expected_gradients."),
+        typer.Option("--method", help="A method of --list, or all; repeatable. Default: expected_gradients."),
     ] = None,
     option: MethodOptions = None,
     task: Annotated[int, typer.Option(help="The task whose test examples are explained (1-based).", min=1)] = 1,
@@ -67,6 +80,12 @@ def explain(
         Path | None, typer.Option(help="Where maps and figure are written; default: explain/ in the record.")
     ] = None,
     as_json: AsJson = False,
+    list_methods: Annotated[  # noqa: ARG001  (handled by its callback)
+        bool,
+        typer.Option(
+            "--list", help="List the methods and their options, and exit.", is_eager=True, callback=_list_methods
+        ),
+    ] = False,
 ) -> None:
     """Explain decisions of a record's network, example by example.
 
@@ -80,6 +99,7 @@ def explain(
 
     _check_format(figure_format)
     check_device_option(device)
+    check_baseline_option(baseline)
     methods = _methods(method, explainers.method_names())
     options = parse_method_options(option, methods)
     run = load_run(record, data_dir=data_dir, device=device)
@@ -188,7 +208,7 @@ def _print(explained: str, written: list[Path], maps: dict[str, Any], refused: d
             {"explained": explained, "written": [str(path) for path in written], "sums": sums, "refused": refused}
         )
     else:
-        typer.echo(f"explained: {explained}", err=True)
+        typer.echo(f"explained: {explained}. Methods: {', '.join(maps)}", err=True)
         for path in written:
             typer.echo(path)
     for reason in refused.values():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, error_suggestion
 
 if TYPE_CHECKING:
     from torch import nn
@@ -97,6 +97,8 @@ def parse_method_options(texts: list[str] | None, methods: list[str]) -> dict[st
     options: dict[str, dict[str, object]] = {}
     for name, value in parse_assignments(texts, "--option").items():
         method, dot, option = name.rpartition(".")
+        if dot and method not in methods:
+            raise InputError(f"--option {name}={value}: method {method!r} is not used; used: {', '.join(methods)}")
         if dot:
             options.setdefault(method, {})[option] = value
             continue
@@ -106,6 +108,14 @@ def parse_method_options(texts: list[str] | None, methods: list[str]) -> dict[st
     for method, own in options.items():
         get_explainer(method).parsed_options(own)
     return options
+
+
+def check_baseline_option(baseline: str | None) -> None:
+    """Refuse an unknown name of a baseline before any work."""
+    from perdure.explain.baselines import NAMED_BASELINES
+
+    if baseline is not None and baseline not in NAMED_BASELINES:
+        raise InputError(f"--baseline {baseline}: {error_suggestion(baseline, list(NAMED_BASELINES))}")
 
 
 def output_file_option(path: Path, name: str) -> Path:

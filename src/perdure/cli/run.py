@@ -101,10 +101,10 @@ def run(
     if list_all:
         _list_all(as_json)
         return
-    chosen = [learner_package.get(name) for name in dict.fromkeys([*(learner or []), *(learners or [])])]
+    names = [name for text in [*(learner or []), *(learners or [])] for name in text.split(",") if name]
+    chosen = [learner_package.get(name) for name in dict.fromkeys(names)]
     if not chosen:
-        first = " ".join(learner_package.names()[:2])
-        raise InputError(f"no learner given; for example: perdure run {first} --benchmark {benchmark}")
+        raise InputError(f"no learner given; for example: perdure run naive ewc --benchmark {benchmark}")
     if network and ":" in network and width is not None:
         raise InputError("--width applies to built-in networks; set it inside your function")
     _set_threads(threads)

@@ -44,6 +44,7 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
     settings = make_learner_settings(run.learner, run.settings)
     # Checked before the record is created: otherwise the corrected call would be refused, because the settings differ.
     run.learner.check(settings, run.benchmark)
+    run.check_network()
     _check_patience(run)
     path.mkdir(parents=True, exist_ok=True)
     with lock_folder(path), torch.random.fork_rng(devices=[]):

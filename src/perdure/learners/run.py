@@ -40,6 +40,12 @@ class Run:
         """The task of each step: the benchmark's curriculum, or one step if the learner trains on all tasks at once."""
         return (0,) if self.learner.trains_all else self.benchmark.curriculum
 
+    def check_network(self) -> None:
+        """Raise `InputError` if a built-in network is unknown or does not fit the benchmark; nothing is allocated."""
+        if isinstance(self.network, str):
+            shape, outputs = self.benchmark.input_shape, self.benchmark.outputs
+            nets.count_parameters(self.network, input_shape=shape, outputs=outputs, width=self.width)
+
     def make_network(self, seed: int) -> nn.Module:
         """Return a new network for this benchmark, initialized from the seed alone."""
         shape, outputs = self.benchmark.input_shape, self.benchmark.outputs

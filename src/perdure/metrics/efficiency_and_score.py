@@ -63,7 +63,9 @@ def cl_score(
     known = _known_criteria(criteria)
     absent = [name for name in CRITERIA if vector[name] > 0 and name not in known]
     if absent and not renormalise:
-        return Missing(f"{', '.join(absent)} missing; use renormalise to score the other criteria")
+        return Missing(
+            f"{', '.join(absent)} missing; pass renormalise=True (--renormalise) to score the other criteria"
+        )
     total = sum(vector[name] for name in known)
     if total == 0:
         return Missing("no criterion with a weight above 0 is known")

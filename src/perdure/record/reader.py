@@ -119,6 +119,10 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         if not path.exists():
             raise InputError(f"{path}: no such directory.")
+        if path.is_file():
+            raise InputError(
+                f"{path}: a file; expected a record or a folder of records. Accuracy matrices: perdure score."
+            )
         excluded = {marker.parent for marker in path.rglob(NO_RUNS_MARKER)} - {path}
         below = [manifest.parent for manifest in path.rglob(MANIFEST) if excluded.isdisjoint(manifest.parents)]
         if not below:

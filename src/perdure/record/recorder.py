@@ -128,6 +128,8 @@ class Recorder:
         ``evaluations``: evaluations within the step, each the number of batches learned so far and the accuracy on each
         task.
         """
+        if isinstance(accuracy, int | float):
+            raise InputError(f"accuracy: expected one number per task, got the single number {accuracy}.")
         step = self.next_step
         if step == len(self._manifest.curriculum):
             raise InputError(f"{self.path}: all {step} steps are already recorded.")

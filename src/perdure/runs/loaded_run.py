@@ -157,7 +157,8 @@ def recorded_run_benchmark(record: Record, data_dir: Path | None = None) -> Benc
     provenance = record.manifest.provenance
     if "source" not in provenance:
         raise InputError(
-            f"{record.path}: the record does not name its data; pass network= and data= (the test data of each task)"
+            f"{record.path}: the record does not name its data; pass a network and the test data of each task "
+            "(network= and data= in Python)"
         )
     options = {name: provenance[name] for name in _BENCHMARK_OPTIONS if name in provenance}
     benchmark = tasks.load(provenance["source"], data_dir=data_dir, **options)
@@ -280,7 +281,7 @@ def recorded_run_network(record: Record, benchmark: Benchmark, step: int) -> nn.
     name = record.manifest.network.get("name")
     if name is None or name not in nets.names():
         raise InputError(
-            f"{record.path}: the record does not name a built-in network; pass network=, a function that makes it"
+            f"{record.path}: the record does not name a built-in network; pass a function that makes it (network= in Python)"
         )
     network = nets.build(
         name,

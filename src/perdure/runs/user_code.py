@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,11 +61,16 @@ def load_function(text: str) -> UserFunction:
     if spec is None or spec.loader is None:
         raise InputError(f"{text}: {file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # the file may import its neighbors, also when the function is called
     with _user_errors(path.resolve(), text):
         spec.loader.exec_module(module)
     function = getattr(module, name, None)
-    if not callable(function):
+    if function is None:
         raise InputError(f"{text}: {file} has no function {name!r}")
+    if not callable(function):
+        raise InputError(f"{text}: {name!r} is a {type(function).__name__}; expected a function that returns it")
     return UserFunction(path, name, function)
 
 
@@ -80,10 +87,13 @@ def load_user_task_data(text: str) -> Sequence[Any]:
 def build_user_network(
     make: Any, data: Sequence[Any], outputs: int | None, weights: Path | None, name: str
 ) -> nn.Module:
-    """Call a user's function (input shape, outputs) -> network and load its weights from a file, if there is one."""
+    """Call a user's function and load the network's weights from a file, if there is one.
+
+    The function takes the input shape and the number of outputs, or no arguments.
+    """
     shape = tuple(np.shape(data[0])[1:])
     count = outputs or int(np.max(np.asarray(data[1]))) + 1
-    network = make(shape, count)
+    network = make(shape, count) if _accepts_two_arguments(make) else make()
     if not isinstance(network, nn.Module):
         raise InputError(f"--network {name}: expected a torch.nn.Module, got a {type(network).__name__}")
     if weights is None:
@@ -92,3 +102,11 @@ def build_user_network(
     return load_run_weights(
         network, read_run_weights(weights), f"{weights}: the checkpoint, for a network of {count} outputs ({source}),"
     )
+
+
+def _accepts_two_arguments(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    return True

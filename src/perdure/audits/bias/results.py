@@ -226,8 +226,10 @@ def _paired(entry: ExplainerBias, least: ExplainerBias) -> Rival:
 
 def _describe_verdict(least: ExplainerBias, rivals: Sequence[Rival], safe: bool, ranked: int) -> str:
     name, number = least.method, f"{least.overall.mean:.4f}"
-    if ranked == 1 and (safe or not rivals):
-        return f"{name} has a bias of {number}; no other explainer was compared."
+    if ranked == 1:
+        controls = [rival.method for rival in rivals if not rival.behind]
+        lead = f"; not significantly lower than {', '.join(controls)}" if controls else ""
+        return f"{name} has a bias of {number}{lead}; no other explainer was compared."
     if safe:
         worst = max(rival.p for rival in rivals)
         return f"{name} has the lowest bias ({number}), significantly lower than every other (largest p = {worst:.2g})."

@@ -112,7 +112,7 @@ class LearnerDifference:
     def __str__(self) -> str:
         value = self.difference
         seeds = f"{value.runs} seed{'s' if value.runs != 1 else ''}"
-        numbers = f"{value.mean:+.3f} [{value.low:+.3f}, {value.high:+.3f}], p = {self.p:.3f} (Holm), {seeds}"
+        numbers = f"{value.mean:+.3f} [{value.low:+.3f}, {value.high:+.3f}], {_format_p(self.p)} (Holm), {seeds}"
         if value.runs == 1:
             numbers += "; this compares two networks, not two methods"
         if self.p < LEVEL:
@@ -158,3 +158,7 @@ def _common_examples(
             return None
         first_table[tau], second_table[tau] = first.table[tau][first_rows], second.table[tau][second_rows]
     return first_table, second_table
+
+
+def _format_p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

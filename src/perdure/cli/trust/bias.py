@@ -24,6 +24,7 @@ from perdure.cli.options import (
     PerClass,
     TrainingBatchSize,
     Width,
+    check_baseline_option,
     given_options,
     parse_method_options,
 )
@@ -42,7 +43,7 @@ def bias(
     record: Annotated[Path | None, typer.Argument(help="A record with checkpoints.", show_default=False)] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="An explainer (see perdure explain); repeatable. Default: all are compared."),
+        typer.Option("--method", help="An explainer (perdure explain --list); repeatable. Default: all are compared."),
     ] = None,
     option: MethodOptions = None,
     examples: Annotated[int, typer.Option(help="Test examples, balanced over tasks and classes.", min=1)] = 50,
@@ -132,6 +133,7 @@ def bias(
     from perdure.audits.bias.ratings import read_ratings
 
     _check_combination(record, network, data, out, shapc)
+    check_baseline_option(baseline)
     methods = method or list(METHODS)
     settings = BiasSettings(
         methods=methods,
@@ -168,6 +170,8 @@ def _check_combination(
     record: Path | None, network: str | None, data: str | None, out: Path | None, shapc: bool
 ) -> None:
     """Refuse options that would have no effect."""
+    if record is not None and data is None and network is not None:
+        raise InputError(f"--network {network}: the network of the RECORD is used; remove --network, or RECORD")
     if record is not None and out is not None:
         raise InputError(f"--out {out}: results of a record are stored in the record; remove --out")
     if data is not None and (record is not None or network is None):

@@ -30,7 +30,9 @@ def retraining(
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="An explainer (see perdure explain); repeatable. Default: expected_gradients."),
+        typer.Option(
+            "--method", help="An explainer (perdure explain --list); repeatable. Default: expected_gradients."
+        ),
     ] = None,
     option: shared_options.MethodOptions = None,
     folds: Annotated[

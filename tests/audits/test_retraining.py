@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -282,6 +283,31 @@ def test_folds_trained_in_other_processes_equal_those_trained_in_this_process(tm
         here, there = (plan.load(fold, tmp_path / name).state_dict() for name in ("one", "two"))
         assert all(torch.allclose(here[name], there[name], atol=1e-5) for name in here)
     assert train_folds(plan, tmp_path / "two", workers=2) == 0
+
+
+def test_with_target_own_each_network_explains_the_class_that_it_predicts(tmp_path):
+    options: dict[str, Any] = {
+        "network": make_net,
+        "training": QUICK,
+        "folds": 3,
+        "methods": "grad",
+        "examples": 20,
+        "noise": (),
+    }
+    tables = {
+        target: retrain(blobs(), settings=MapSettings(target=target), workers=1, out=tmp_path, **options)
+        .stages[0]
+        .pairs["grad"]
+        for target in ("label", "predicted", "own")
+    }
+    own, label, predicted = (tables[target] for target in ("own", "label", "predicted"))
+    both_correct = own.both_right
+    same_class = own.first_predicted == own.second_predicted
+    assert both_correct.any()
+    assert (~same_class).any()
+    np.testing.assert_array_equal(own.distances["l2"][both_correct], label.distances["l2"][both_correct])
+    np.testing.assert_array_equal(own.distances["l2"][same_class], predicted.distances["l2"][same_class])
+    assert (own.distances["l2"][~same_class] != predicted.distances["l2"][~same_class]).all()
 
 
 def test_a_refused_explainer_is_excluded_with_the_reason(tmp_path):

@@ -37,6 +37,11 @@ from perdure.runs.data import Rows, balanced_data_order
 from perdure.runs.loaded_run import LoadedRun, NetworkMaker, describe_run_score, load_run, run_predictions
 
 KIND = "checkpoint-pairs"
+EXPLAINED = {
+    "label": "the true class",
+    "predicted": "the class predicted right after the example's task",
+    "own": "the class that each checkpoint predicts",
+}
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,7 @@ def across_checkpoints(
         if method not in refused:
             pairs[method] = Pairs.joined([table for table, _ in parts])
             scores[method] = np.concatenate([values for _, values in parts])
-    target = "the true class" if chosen.target == "label" else "the class predicted right after the example's task"
+    target = EXPLAINED[chosen.target]
     return CheckpointResult(
         run=str(run.path),
         learner=run.learner,
@@ -245,7 +250,7 @@ def _checkpoint_pairs(
         x = run.data.inputs(task, rows).to(device)
         rule = network if run.decides_by == "logits" else run.decision_network(step)
         predicted[step] = run_predictions(rule, x, run.candidates(step, task))
-        target = labels[rows] if settings.target == "label" else predicted[tau]
+        target = {"label": labels[rows], "predicted": predicted[tau], "own": predicted[step]}[settings.target]
         background = run.data.background(task, settings.background, settings.seed).to(device)
         maps[step] = settings.maps(method, network, step, x, target, background, rows)
     parts, scores = [], []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +16,21 @@ from perdure.explain.distances import DISTANCES, has_ssim, map_distances
 from perdure.runs.data import Rows
 
 Maps = NDArray[np.float32]
+Target = Literal["label", "predicted", "own"]
 
 
 @dataclass(frozen=True)
 class MapSettings:
     """Everything that determines a map: ``samples`` per map and the number of ``background`` examples.
 
+    ``target="own"`` explains, under each model, the class that this model predicts, as the MeGe and ReCo report does.
     ``target="predicted"`` explains, under every model, the class predicted by the model that has not seen the example (for a
     continual learner: the model right after the example's task). ``options`` are the settings of each method, by its name.
     """
 
     samples: int = 100
     background: int = 50
-    target: Literal["label", "predicted"] = "label"
+    target: Target = "label"
     layer: str | None = None
     players: str | None = None
     seed: int = 0
@@ -36,7 +38,7 @@ class MapSettings:
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        choices = ["label", "predicted"]
+        choices = list(get_args(Target))
         if self.target not in choices:
             raise InputError(f"target: unknown name {self.target!r}, {error_suggestion(str(self.target), choices)}")
 

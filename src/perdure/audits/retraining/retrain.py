@@ -215,15 +215,22 @@ class _RetrainingRunner:
 
         return Pairs.from_tensors(self._maps_entry(method).tensors(f"fold-{fold + 1}", compute))
 
+    def _target(self, fold: int, model: int, predicted: IntArray) -> IntArray:
+        """Return the explained class of each example of a fold under a model."""
+        if self.settings.target == "label":
+            return self.plan.labels[self.rows[fold]]
+        return predicted[:, model if self.settings.target == "own" else fold]
+
     def _maps(self, method: str, fold: int, predicted: IntArray) -> list[Maps]:
         """Return the maps of a fold's examples under every network; maps without noise are stored."""
 
         def compute() -> list[Maps]:
             rows = self.rows[fold]
             x, background = self.plan.inputs(rows), self.plan.background(fold, self.settings.background)
-            target = self.plan.labels[rows] if self.settings.target == "label" else predicted[:, fold]
             return [
-                self.settings.maps(method, self._network(model), model, x, target, background, rows)
+                self.settings.maps(
+                    method, self._network(model), model, x, self._target(fold, model, predicted), background, rows
+                )
                 for model in range(self.plan.count)
             ]
 

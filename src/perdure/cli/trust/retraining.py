@@ -43,7 +43,12 @@ def retraining(
     ] = 40,
     samples: Annotated[int, typer.Option(help="Gradients, steps, perturbations or permutations per map.", min=1)] = 100,
     background: Annotated[int, typer.Option(help="Background examples.", min=1)] = 50,
-    target: Annotated[Literal["label", "predicted"], typer.Option(help="Explained class.")] = "label",
+    target: Annotated[
+        Literal["label", "predicted", "own"],
+        typer.Option(
+            help="Explained class: label; predicted by the network that has not seen the example; own: of each network."
+        ),
+    ] = "label",
     players: Annotated[
         str | None, typer.Option(help="Players of shapley and lime: pixels, features, grid or superpixels.")
     ] = None,

@@ -295,7 +295,7 @@ def test_with_target_own_each_network_explains_the_class_that_it_predicts(tmp_pa
         "noise": (),
     }
     tables = {
-        target: retrain(blobs(), examples=20, settings=MapSettings(target=target), workers=1, out=tmp_path, **options)
+        target: retrain(blobs(), settings=MapSettings(target=target), workers=1, out=tmp_path, **options)
         .stages[0]
         .pairs["grad"]
         for target in ("label", "predicted", "own")

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from perdure import explain
 from perdure.explain import ExactShapley, NetworkGame, Players, fast_game
-from perdure.reproduce.bias.array_cache import Arrays, cached_arrays, weights_digest
 from perdure.reproduce.bias.experiment import Workspace
 from perdure.reproduce.bias.trained_models import TrainedModel
+from perdure.runs.cache import Cache, cache_digest, weights_digest
 from perdure.runs.data import balanced_data_order
 
 METHODS = ("grad", "gradient_x_input", "integrated_gradients", "guided_backprop", "lrp", "deepshap", "lime")
@@ -33,6 +33,7 @@ BACKGROUND = 100
 MIN_SELECTED = 6
 SAMPLES = 100
 """Gradients, integration steps or perturbations per map."""
+Arrays = dict[str, NDArray[Any]]
 FloatArray = NDArray[np.float64]
 
 
@@ -80,7 +81,6 @@ class ExampleSet:
             "seed": seed,
             "of": None if of is None else list(of),
         }
-        kind = f"{permutations}" + ("-paired" if paired else "") + ("" if of is None else "-some") + f"-seed-{seed}"
 
         def compute(row: int) -> Arrays:
             marginals = explain.shapley_marginals(
@@ -96,7 +96,7 @@ class ExampleSet:
             )
             return {"marginals": marginals[0].astype(np.float32)}
 
-        arrays = self._cached("paired permutations" if paired else "permutations", kind, settings, compute)
+        arrays = self._cached("paired permutations" if paired else "permutations", "marginals", settings, compute)
         return np.stack([entry["marginals"].astype(np.float64) for entry in arrays])
 
     def exact(self) -> list[ExactShapley]:
@@ -113,28 +113,32 @@ class ExampleSet:
             solved = explain.exact_shapley(fast_game(game), self.players.count)
             return {"values": solved.values, "table": solved.table}
 
-        arrays = self._cached("exact Shapley values", "exact", {}, compute)
+        arrays = self._cached("exact Shapley values", "exact-shapley", {}, compute)
         return [ExactShapley(entry["values"], entry["table"], len(entry["table"])) for entry in arrays]
 
     def _cached(
         self, label: str, kind: str, settings: dict[str, Any], compute: Callable[[int], Arrays]
     ) -> list[Arrays]:
         """Return the arrays of every example, computed or from the cache."""
-        digest = weights_digest(self.model.network)
+        cache = Cache(self.workspace.out)
+        shared = {
+            "settings": settings,
+            "weights": weights_digest(self.model.network),
+            "background": cache_digest(self.background),
+            "players": [self.players.kind, cache_digest(self.players.labels)],
+        }
         arrays = []
         for index in range(len(self.x)):
             self.workspace.progress(label, index, len(self.x))
-            cache_key = {
-                **settings,
-                "weights": digest,
-                "sample": float(self.x[index].double().square().sum()),
-                "background": float(self.background.double().square().sum()),
-                "players": [self.players.kind, self.players.count],
-            }
-            name = f"{self.model.name}-{self.players.kind}-{self.players.count}-{kind}-sample-{index}"
-            arrays.append(cached_arrays(self.workspace, name, cache_key, partial(compute, index)))
+            key = {**shared, "example": cache_digest(self.x[index]), "target": int(self.y[index])}
+            tensors = cache.entry(kind, key).tensors("arrays", partial(_as_tensors, compute, index))
+            arrays.append({name: tensor.numpy() for name, tensor in tensors.items()})
         self.workspace.progress(label, len(self.x), len(self.x))
         return arrays
+
+
+def _as_tensors(compute: Callable[[int], Arrays], index: int) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in compute(index).items()}
 
 
 def select_example_set(workspace: Workspace, model: TrainedModel, images: int, cells: int | None = None) -> ExampleSet:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure.base.errors import InputError
-from perdure.explain.adapters.arrays import as_array
 from perdure.tasks import Benchmark
 
 Rows = NDArray[np.int64]
@@ -153,7 +152,7 @@ def _checked_pair(pair: Any, task: int, name: str) -> tuple[NDArray[np.float32],
     """Return the inputs and labels of one task as arrays."""
     if not isinstance(pair, Sequence) or len(pair) != 2:
         raise InputError(f"data: task {task} must be a pair (inputs, labels), got a {type(pair).__name__}")
-    x, y = as_array(pair[0]).astype(np.float32), as_array(pair[1])
+    x, y = run_data_array(pair[0]).astype(np.float32), run_data_array(pair[1])
     if y.ndim != 1 or len(x) != len(y):
         raise InputError(f"{name}: {len(x)} inputs and labels of shape {y.shape}; expected one label per input")
     if len(x) < 2:
@@ -168,12 +167,17 @@ def _checked_pair(pair: Any, task: int, name: str) -> tuple[NDArray[np.float32],
     return x, y.astype(np.int64)
 
 
+def run_data_array(values: Any) -> NDArray[Any]:
+    """Return a tensor, an array or a list as an array."""
+    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
+
+
 def _backgrounds(background: Any, tasks: int) -> tuple[NDArray[np.float32], ...] | None:
     if background is None:
         return None
     if hasattr(background, "shape"):
-        return (as_array(background).astype(np.float32),) * tasks
-    arrays = tuple(as_array(array).astype(np.float32) for array in background)
+        return (run_data_array(background).astype(np.float32),) * tasks
+    arrays = tuple(run_data_array(array).astype(np.float32) for array in background)
     if len(arrays) != tasks:
         raise InputError(f"background: {len(arrays)} arrays for {tasks} tasks; expected one array, or one per task")
     return arrays

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 
 from perdure import learners, tasks
 from perdure.base.errors import InputError
-from perdure.explain.adapters.arrays import as_array
 from perdure.learners import Run, Training
 from perdure.learners.data import Preparation
 from perdure.record import Record
-from perdure.runs.data import Rows, balanced_data_order
+from perdure.runs.data import Rows, balanced_data_order, run_data_array
 from perdure.runs.loaded_run import load_run_weights
 from perdure.tasks import Benchmark, Examples, Task
 
@@ -56,7 +55,7 @@ def _from_arrays(data: Any) -> Benchmark:
         raise InputError(
             f"data: expected a benchmark, its name, or a pair (inputs, labels), got a {type(data).__name__}"
         )
-    x, y = (as_array(values) for values in data)
+    x, y = (run_data_array(values) for values in data)
     if x.ndim < 2 or y.ndim != 1 or len(x) != len(y):
         raise InputError(f"data: inputs of shape {x.shape} and labels of shape {y.shape}; expected one label per input")
     if y.dtype.kind not in "iu" or y.min() < 0:

@@ -90,8 +90,3 @@ def targets_as_array(target: Any, scores: Tensor) -> Tensor:
 
 def _are_integers(values: np.ndarray[Any, Any]) -> bool:
     return bool(np.issubdtype(values.dtype, np.floating) and np.all(values == np.floor(values)))
-
-
-def as_array(values: Any) -> NDArray[Any]:
-    """Return a tensor, an array or a list as an array."""
-    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)

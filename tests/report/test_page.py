@@ -275,6 +275,7 @@ def test_mege_and_reco_follow_run_and_distance(page, audit):
         assert f"expected_gradients {scores.mege.mean:.2f}" in label(0)
         assert f"expected_gradients {scores.reco_rate.mean:.2f}" in label(1)
     chart.locator("details summary").click()
+    chart.locator("tbody tr").first.wait_for(state="attached")  # the table is built after the click, in a toggle event
     assert chart.locator("tbody tr").count() == 4 * 5 * 3  # levels with noise on all layers, methods, scores
     compared = page.locator("#trust-checkpoints-chart")
     assert compared.locator("select[name=run] option").count() == 3

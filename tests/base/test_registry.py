@@ -139,3 +139,15 @@ def test_the_modules_of_the_built_in_package_are_imported_on_first_use(tmp_path,
     assert "shapes_of_a_test.cube" not in sys.modules
     assert SHAPES.get("cube") == 12
     assert "shapes_of_a_test.cube" in sys.modules
+
+
+def test_a_built_in_module_that_fails_to_import_is_reported_by_every_call(tmp_path, monkeypatch):
+    package = tmp_path / "broken_built_ins"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "broken.py").write_text("raise RuntimeError('cannot be imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = Registry[str]("shape", group="perdure.test-shapes", package="broken_built_ins")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="cannot be imported"):
+            registry.names()

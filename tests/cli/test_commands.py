@@ -265,7 +265,16 @@ def test_options_without_effect_are_refused(perdure, tmp_path):
     (tmp_path / "a.csv").write_text("0.9,0\n0.5,0.9\n")
     assert "a.csv: a file; expected a record" in perdure("audit", "a.csv", code=2).stderr
     perdure("run", "naive", "--epochs", 1)
-    assert "need --shapc" in perdure("audit", "runs", "--method", "grad", code=2).stderr
+    for unused in (
+        ["--method", "grad"],
+        ["--examples", 4],
+        ["--precision", 0.1],
+        ["--keep-maps"],
+        ["--retrain-reference"],
+    ):
+        assert f"{unused[0]} needs --shapc" in perdure("audit", "runs", *unused, code=2).stderr
+    chosen_later = ("audit", "runs", "--shapc", "--method", "least-biased", "--option", "epsilon=1")
+    assert "--option needs a named --method" in perdure(*chosen_later, code=2).stderr
     record = "runs/split-digits/naive/seed-0"
     used = perdure("explain", record, "--method", "grad", "--option", "lrp.epsilon=1", code=2).stderr
     assert "method 'lrp' is not used; used: grad" in used

@@ -65,14 +65,21 @@ class Registry(Generic[Entry]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
+    def _import_built_in(self) -> None:
+        if self.package is not None:
+            for module in iter_modules(import_module(self.package).__path__, f"{self.package}."):
+                import_module(module.name)
+
     def _load(self) -> None:
         """Import the built-in entries and those of other packages, once."""
         if self._loaded:
             return
-        self._loaded = True
-        if self.package is not None:
-            for module in iter_modules(import_module(self.package).__path__, f"{self.package}."):
-                import_module(module.name)
+        self._loaded = True  # set first, because a module that is imported here may use the registry
+        try:
+            self._import_built_in()
+        except BaseException:
+            self._loaded = False  # a later call reports the error again instead of an incomplete list
+            raise
         for entry_point in entry_points(group=self.group):
             try:
                 entry_point.load()

@@ -125,14 +125,15 @@ def audit(
     """
     from perdure.audits import FILE, ShapcSettings
     from perdure.audits import audit as audit_records
+    from perdure.audits.shapc.values import LEAST_BIASED
     from perdure.cli.output.audit_tables import print_audit, print_shapc
     from perdure.cli.output.progress import AuditProgress
     from perdure.record import Record, find_records
 
     if (network is not None or data is not None) and not shapc:
         raise InputError("--network and --data need --shapc")
-    if not shapc and (method != "expected_gradients" or option or examples is not None or precision is not None):
-        raise InputError("--method, --option, --examples and --precision need --shapc")
+    if not shapc:
+        _refuse_shapc_options(method, option, examples, precision, keep_maps, retrain_reference)
     settings = None
     if shapc:
         options: dict[str, Any] = {
@@ -148,6 +149,8 @@ def audit(
             "seed": seed,
             "batch_size": batch_size,
         }
+        if option and method == LEAST_BIASED:
+            raise InputError("--option needs a named --method; least-biased chooses the method later")
         options["options"] = parse_method_options(option, [method]).get(method, {}) if option else {}
         settings = ShapcSettings(**options)
     explained: dict[str, Any] = {
@@ -187,6 +190,28 @@ def audit(
         typer.echo(f"{path}: unfinished. Run the command or training loop that writes it again to resume", err=True)
     if unfinished:
         raise typer.Exit(1)
+
+
+def _refuse_shapc_options(
+    method: str,
+    option: list[str] | None,
+    examples: int | None,
+    precision: float | None,
+    keep_maps: bool,
+    retrain_reference: bool,
+) -> None:
+    """Refuse options that have no effect without --shapc."""
+    given = {
+        "--method": method != "expected_gradients",
+        "--option": bool(option),
+        "--examples": examples is not None,
+        "--precision": precision is not None,
+        "--keep-maps": keep_maps,
+        "--retrain-reference": retrain_reference,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise InputError(f"{name} needs --shapc")
 
 
 def _audit_checkpoints(path: Path, settings: Any, explained: dict[str, Any], as_json: bool) -> None:

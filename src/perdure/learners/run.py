@@ -21,7 +21,7 @@ NetworkMaker = Callable[[tuple[int, ...], int], nn.Module]
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that determines the result of a run, to the bit."""
+    """Everything that determines the result of a run; equal settings give bit-identical results."""
 
     benchmark: Benchmark
     learner: type[Learner]

@@ -5,10 +5,13 @@ from perdure.metrics.accuracy_matrix import (
     Intransigence,
     accuracy,
     average_accuracy,
+    average_anytime_accuracy,
     average_forgetting,
+    average_incremental_accuracy,
     backward_transfer,
     forward_transfer,
     intransigence,
+    learning_accuracy,
     min_accuracy,
     positive_backward_transfer,
     remembering,
@@ -30,10 +33,12 @@ from perdure.metrics.correlation import (
     spearman_correlation,
 )
 from perdure.metrics.efficiency_and_score import (
+    CE_EPSILON,
     CRITERIA,
     WEIGHTS,
     CriteriaCorrelation,
     FirstPlaces,
+    check_ce_epsilon,
     cl_score,
     cl_stability,
     computational_efficiency,
@@ -47,8 +52,10 @@ from perdure.metrics.intervals import Difference, Interval, holm, interval, pair
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, mege_reco_scores, reco
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.registered_metrics import compute_metrics
+from perdure.metrics.registered_variants import compute_metric_variants
 from perdure.metrics.registry import METRICS, Metric, RunNumbers, metric
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, retraining_trend_test
+from perdure.metrics.run_differences import RunDifference, paired_run_difference
 from perdure.metrics.sampling_stability import (
     ContextInstability,
     SamplingDistribution,
@@ -63,6 +70,7 @@ from perdure.metrics.sampling_stability import (
 from perdure.metrics.shapc import ShapcSummary, shapc, shapc_at_shares, summarise_shapc
 
 __all__ = [
+    "CE_EPSILON",
     "CRITERIA",
     "METRICS",
     "WEIGHTS",
@@ -81,6 +89,7 @@ __all__ = [
     "PairScores",
     "PearsonCorrelation",
     "RetrainingScores",
+    "RunDifference",
     "RunNumbers",
     "SamplingDistribution",
     "ShapcSummary",
@@ -92,13 +101,17 @@ __all__ = [
     "attribution_bias",
     "attribution_biases",
     "average_accuracy",
+    "average_anytime_accuracy",
     "average_forgetting",
+    "average_incremental_accuracy",
     "backward_transfer",
     "bias_anchor_values",
     "bias_selected_players",
+    "check_ce_epsilon",
     "cl_score",
     "cl_stability",
     "computational_efficiency",
+    "compute_metric_variants",
     "compute_metrics",
     "context_instability",
     "forward_transfer",
@@ -107,6 +120,7 @@ __all__ = [
     "intransigence",
     "kendall_correlation",
     "kendall_matrix",
+    "learning_accuracy",
     "lifelong",
     "map_rank_correlation",
     "mege",
@@ -116,6 +130,7 @@ __all__ = [
     "min_accuracy",
     "model_size_efficiency",
     "paired_difference",
+    "paired_run_difference",
     "pearson_correlation",
     "positive_backward_transfer",
     "reason",

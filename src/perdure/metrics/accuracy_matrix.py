@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from perdure.metrics.missing import FloatArray, Missing, as_floats
 
 Curriculum = Sequence[int]
 TransferVariant = Literal["all", "gem"]
+ForgettingVariant = Literal["shapc", "chaudhry", "avalanche", "mammoth"]
 
 
 @dataclass(frozen=True)
@@ -189,17 +190,26 @@ def _check_per_task(values: Any, name: str, tasks: int) -> FloatArray:
     return accuracies
 
 
-def average_forgetting(R: Any, seen_only: bool = False, curriculum: Curriculum | None = None) -> float:
-    """Drop from the best earlier accuracy to the final one, averaged over tasks. In [-1, 1], lower is better.
+def average_forgetting(
+    R: Any, seen_only: bool = False, curriculum: Curriculum | None = None, *, variant: ForgettingVariant = "shapc"
+) -> float:
+    """Drop from an earlier accuracy to the final one, averaged over tasks. In [-1, 1], lower is better.
 
-    F = mean over tau of (max over i in 0..N-2 of R[i, tau]) - R[N-1, tau], where tau runs over all tasks except the last
-    one trained and i over all earlier rows that were measured, as printed in the SHAPC paper. ``seen_only=True`` uses only
-    rows from the task's own training on (Chaudhry et al. 2018). The two differ only if the accuracy on a task was higher
-    before its training than at any time after.
+    F = mean over tau of (earlier accuracy on tau) - R[N-1, tau], where tau runs over all tasks except the last one trained.
+    The variants differ in the earlier accuracy:
 
-    Peers: forgetting in avalanche is the first accuracy minus the last; the maximum in mammoth includes the last row, so
-    its forgetting is never negative.
+    - ``shapc``: the maximum over rows 0..N-2 that were measured, as printed in the SHAPC paper.
+    - ``chaudhry``: the maximum over rows 0..N-2 from the task's own training on (Chaudhry et al. 2018, at the last step), as
+      in FACIL. It differs from ``shapc`` only if the accuracy on a task was higher before its training than at any time after.
+    - ``avalanche``: the accuracy right after the task's own (last) training. Without revisits it is minus GEM's BWT.
+    - ``mammoth``: the maximum over all rows from the task's own training on, the last row included, so forgetting is never
+      negative. PyCIL prints the same.
+
+    ``seen_only=True`` is short for ``variant="chaudhry"``.
     """
+    variants = get_args(ForgettingVariant)
+    if variant not in variants:
+        raise InputError(f"variant: unknown name {variant!r}, {error_suggestion(str(variant), list(variants))}")
     table = check_accuracies(R, curriculum)
     if len(table.values) == 1:
         return Missing("forgetting needs at least two steps")
@@ -207,10 +217,54 @@ def average_forgetting(R: Any, seen_only: bool = False, curriculum: Curriculum |
     old[table.trained[-1]] = False
     if not old.any():
         return Missing("no task was trained before the last one")
-    earlier = table.values[:-1, old]
-    admitted = table.seen[:-1, old] if seen_only else ~np.isnan(earlier)
-    best = np.where(admitted, earlier, -np.inf).max(axis=0)
-    return float((best - table.values[-1, old]).mean())
+    earlier = _earlier_accuracies(table, "chaudhry" if seen_only and variant == "shapc" else variant)
+    return float((earlier - table.values[-1])[old].mean())
+
+
+def _earlier_accuracies(table: AccuracyTable, variant: ForgettingVariant) -> FloatArray:
+    """Return the accuracy on each task that the final one is compared with."""
+    if variant == "avalanche":
+        last_visit = np.zeros(table.values.shape[1], dtype=np.intp)
+        np.maximum.at(last_visit, table.trained, np.arange(len(table.trained)))
+        latest: FloatArray = table.values[last_visit, np.arange(table.values.shape[1])]
+        return latest
+    admitted = ~np.isnan(table.values) if variant == "shapc" else table.seen
+    rows = slice(None) if variant == "mammoth" else slice(-1)
+    best: FloatArray = np.where(admitted, table.values, -np.inf)[rows].max(axis=0)
+    return best
+
+
+def average_incremental_accuracy(R: Any, curriculum: Curriculum | None = None) -> float:
+    """AIA: mean over steps of the average accuracy on the tasks trained so far. In [0, 1], higher is better.
+
+    iCaRL's average incremental accuracy (Rebuffi et al. 2017) with equally weighted tasks; PyCIL prints it. iCaRL weights
+    test examples equally, which is the same if all tasks have equally many. It differs from `accuracy` (A), which weights all
+    entries of the lower triangle equally and so gives late steps more weight.
+    """
+    table = check_accuracies(R, curriculum)
+    return _mean_over_rows(table)
+
+
+def average_anytime_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> float:
+    """AAA: mean over all evaluations of the average accuracy on the tasks trained so far (Caccia et al. 2022).
+
+    In [0, 1], higher is better. ``evaluations`` (evaluations x tasks) are in time order and ``trained`` is the task trained
+    at each of them; the task in training counts as one of the tasks so far. With one evaluation after each task it equals
+    `average_incremental_accuracy`.
+    """
+    table = check_accuracies(evaluations, trained)
+    return _mean_over_rows(table)
+
+
+def _mean_over_rows(table: AccuracyTable) -> float:
+    averages = np.where(table.seen, table.values, 0.0).sum(axis=1) / table.seen.sum(axis=1)
+    return float(averages.mean())
+
+
+def learning_accuracy(R: Any, curriculum: Curriculum | None = None) -> float:
+    """LA: mean of R[j, j], the accuracy on each task right after its training (Riemer et al. 2019). Higher is better."""
+    matrix = check_accuracies(R, curriculum).square()
+    return matrix if isinstance(matrix, Missing) else float(np.diag(matrix).mean())
 
 
 @dataclass(frozen=True)
@@ -244,7 +298,8 @@ def min_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> floa
     """min-ACC: lowest accuracy on each old task after its training, averaged over old tasks. In [0, 1], higher is better.
 
     De Lange et al. 2023, Eq. 2. A task is old if its training ended before the last evaluation. The training of a task
-    ends with its first visit, so a dip before a later visit counts.
+    ends with its first visit, so a dip before a later visit counts. It depends on how often accuracies are evaluated: the
+    minimum over evaluations at task boundaries only is an upper bound of the minimum during training.
     """
     table = check_accuracies(evaluations, trained)
     after = _after_own_training(table)
@@ -258,7 +313,8 @@ def min_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> floa
 def worst_case_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> float:
     """WC-ACC = R[k, k] / K + (1 - 1/K) * min-ACC (De Lange et al. 2023, Eq. 3). In [0, 1], higher is better.
 
-    R[k, k] is the final accuracy on the task trained last, K the number of tasks trained so far.
+    R[k, k] is the final accuracy on the task trained last, K the number of tasks trained so far. Like `min_accuracy`, it is
+    an upper bound if accuracies were evaluated at task boundaries only.
     """
     table = check_accuracies(evaluations, trained)
     current = float(table.values[-1, table.trained[-1]])

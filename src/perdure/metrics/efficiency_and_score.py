@@ -14,6 +14,8 @@ from scipy.stats import rankdata
 from perdure.base.errors import InputError, error_suggestion
 from perdure.metrics.missing import FloatArray, Missing, as_floats
 
+CE_EPSILON = 10.0
+"""Default of epsilon in computational efficiency."""
 CRITERIA = ("A", "MS", "SSS", "CE", "BWT+", "REM", "FWT")
 
 
@@ -188,11 +190,13 @@ def sample_storage_efficiency(memory: Any, lifetime: float) -> float:
     return 1.0 - min(1.0, float((values / lifetime).mean()))
 
 
-def computational_efficiency(ops: Any, passes: Any, epsilon: float = 10) -> float:
+def computational_efficiency(ops: Any, passes: Any, epsilon: float = CE_EPSILON) -> float:
     """CE = min(1, mean_i passes_i * epsilon / (1 + ops_i)) (Eq. 9). In [0, 1], higher is better.
 
     ``ops[i]``: all multiply-adds spent on task i (epochs, replay, Fisher passes, teachers). ``passes[i]``: multiply-adds of
-    one forward and one backward pass over its training set.
+    one forward and one backward pass over its training set. ``epsilon``: number of passes up to which CE is 1. Choose it
+    larger than 10 if every learner needs many more passes and CE is close to 0 for all of them. Values of CE, and CL_scores
+    that contain it, are comparable only for the same epsilon.
     """
     spent = as_floats(ops, "ops", ndim=1)
     single_pass = as_floats(passes, "passes", ndim=1)
@@ -202,9 +206,14 @@ def computational_efficiency(ops: Any, passes: Any, epsilon: float = 10) -> floa
         )
     _check_nonnegative(spent, "ops")
     _check_nonnegative(single_pass, "passes")
-    if not epsilon > 0:
-        raise InputError(f"epsilon: expected a positive number, got {epsilon!r}")
+    check_ce_epsilon(epsilon, "epsilon")
     return min(1.0, float((single_pass * epsilon / (1 + spent)).mean()))
+
+
+def check_ce_epsilon(epsilon: float, name: str = "ce_epsilon (--ce-epsilon)") -> None:
+    """Raise `InputError` unless the epsilon of computational efficiency is a positive, finite number."""
+    if not 0 < epsilon < math.inf:
+        raise InputError(f"{name}: expected a positive, finite number, got {epsilon!r}")
 
 
 def _check_nonnegative(array: FloatArray, name: str) -> None:

@@ -82,14 +82,19 @@ def _studentized_bootstrap(array: FloatArray, level: float, seed: int) -> tuple[
     mean, stderr = float(array.mean()), float(_stderr(array))
     if stderr == 0:
         return mean, mean
-    draws = np.random.default_rng(seed).integers(0, len(array), size=(RESAMPLES, len(array)))
+    tail = (1 - level) / 2
+    below, above = np.quantile(studentized_pivots(array, RESAMPLES, seed), [tail, 1 - tail])
+    return float(mean - above * stderr), float(mean - below * stderr)
+
+
+def studentized_pivots(array: FloatArray, resamples: int, seed: int = 0) -> FloatArray:
+    """Return (resampled mean - mean) / standard error of each bootstrap resample that has one."""
+    draws = np.random.default_rng(seed).integers(0, len(array), size=(resamples, len(array)))
     resampled = array[draws]
     spread = _stderr(resampled)
     usable = spread > 0
-    pivots = (resampled.mean(axis=1)[usable] - mean) / spread[usable]
-    tail = (1 - level) / 2
-    below, above = np.quantile(pivots, [tail, 1 - tail])
-    return float(mean - above * stderr), float(mean - below * stderr)
+    pivots: FloatArray = (resampled.mean(axis=1)[usable] - array.mean()) / spread[usable]
+    return pivots
 
 
 def _stderr(array: FloatArray) -> FloatArray:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from perdure.base.errors import InputError
 from perdure.metrics import accuracy_matrix as matrix
 from perdure.metrics.efficiency_and_score import (
+    CE_EPSILON,
     computational_efficiency,
     model_size_efficiency,
     sample_storage_efficiency,
@@ -46,25 +47,25 @@ def _forgetting(run: RunNumbers) -> float:
 
 @metric(
     "min_accuracy",
-    label="lowest accuracy",
+    label="min-ACC",
     meaning="lowest accuracy on each old task after its training, averaged over old tasks",
     higher_is_better=True,
 )
 def _min_accuracy(run: RunNumbers) -> float:
-    return matrix.min_accuracy(*_most_frequent_evaluations(run))
+    return matrix.min_accuracy(*most_frequent_evaluations(run))
 
 
 @metric(
     "worst_case_accuracy",
-    label="worst-case accuracy",
-    meaning="accuracy on the current task combined with the lowest accuracies on the old tasks",
+    label="WC-ACC",
+    meaning="worst-case accuracy: accuracy on the last task combined with min-ACC of the old tasks",
     higher_is_better=True,
 )
 def _worst_case_accuracy(run: RunNumbers) -> float:
-    return matrix.worst_case_accuracy(*_most_frequent_evaluations(run))
+    return matrix.worst_case_accuracy(*most_frequent_evaluations(run))
 
 
-def _most_frequent_evaluations(run: RunNumbers) -> tuple[FloatArray, Sequence[int]]:
+def most_frequent_evaluations(run: RunNumbers) -> tuple[FloatArray, Sequence[int]]:
     """Return accuracies and the trained task of each row: within steps if measured, otherwise after each step."""
     if run.evaluations is None:
         return run.table, run.curriculum
@@ -168,15 +169,16 @@ def _sample_storage_efficiency(run: RunNumbers) -> float:
 @metric(
     "CE",
     label="CE",
-    meaning="computational efficiency: 1 for up to ten passes over each task",
+    meaning="computational efficiency: 1 for up to epsilon (by default ten) passes over each task",
     higher_is_better=True,
     needs="costs",
+    options=("ce_epsilon",),
 )
-def _computational_efficiency(run: RunNumbers) -> float:
+def _computational_efficiency(run: RunNumbers, ce_epsilon: float) -> float:
     cost = _costs(run)
     if np.isnan(cost.operations + cost.passes).any():
         return Missing("operations and passes were not measured at every step")
-    return computational_efficiency(cost.operations, cost.passes)
+    return computational_efficiency(cost.operations, cost.passes, ce_epsilon)
 
 
 def _evaluations(run: RunNumbers) -> RunEvaluations:
@@ -191,20 +193,26 @@ def _costs(run: RunNumbers) -> RunCosts:
     return run.cost
 
 
-def compute_metrics(run: RunNumbers) -> dict[str, float]:
+def compute_metrics(run: RunNumbers, *, ce_epsilon: float = CE_EPSILON) -> dict[str, float]:
     """Return every registered metric of a run by name; `Missing` with a reason where it cannot be computed.
 
-    Metrics of evaluations within steps are left out for a run without such evaluations, and for a reference.
+    Metrics of evaluations within steps are left out for a run without such evaluations, and for a reference. Metrics on
+    request are left out, see `compute_metric_variants`. ``ce_epsilon`` is the epsilon of `computational_efficiency`.
     """
+    return compute_registered(run, on_request=False, settings={"ce_epsilon": ce_epsilon})
+
+
+def compute_registered(run: RunNumbers, on_request: bool, settings: Mapping[str, object]) -> dict[str, float]:
+    """Return the registered metrics that are on request, or those that are not. ``settings`` holds the values of options."""
     has_evaluations = run.evaluations is not None and not run.is_reference
     return {
-        name: _value(entry, run)
+        name: _value(entry, run, {option: settings[option] for option in entry.options})
         for name, entry in METRICS.entries().items()
-        if has_evaluations or entry.needs != "evaluations"
+        if entry.on_request == on_request and (has_evaluations or entry.needs != "evaluations")
     }
 
 
-def _value(entry: Metric, run: RunNumbers) -> float:
+def _value(entry: Metric, run: RunNumbers, options: Mapping[str, object]) -> float:
     if run.is_reference and not entry.defined_for_references:
         return Missing("joint training is a reference, not a sequence of tasks")
     if entry.needs == "costs":
@@ -214,4 +222,4 @@ def _value(entry: Metric, run: RunNumbers) -> float:
             raise InputError(
                 f"costs: expected one row for each of {len(run.table)} steps, got {len(run.cost.parameters)} rows"
             )
-    return entry.function(run)
+    return entry.function(run, **options)

@@ -107,7 +107,8 @@ class RunNumbers(Protocol):
         """Whether all tasks were trained jointly in one step: a reference for other runs, not a sequence."""
 
 
-MetricFunction = Callable[[RunNumbers], float]
+MetricFunction = Callable[..., float]
+"""A function of `RunNumbers`, and of the metric's ``options`` as keyword arguments."""
 FunctionT = TypeVar("FunctionT", bound=MetricFunction)
 
 
@@ -129,6 +130,10 @@ class Metric:
     """Numbers that a run must have. Without ``costs`` the metric is missing, without ``evaluations`` it is left out."""
     defined_for_references: bool = False
     """Whether it is computed for a jointly trained reference, too."""
+    on_request: bool = False
+    """Whether it is shown only on request (``--variants``), such as another framework's variant of a metric."""
+    options: tuple[str, ...] = ()
+    """Settings that the function takes as keyword arguments: ``ce_epsilon``, or ``reference`` if it is on request."""
 
 
 METRICS = Registry[Metric]("metric", group="perdure.metrics")
@@ -143,6 +148,8 @@ def metric(
     bounds: tuple[float, float] = (0.0, 1.0),
     needs: Needs = "accuracy matrix",
     defined_for_references: bool = False,
+    on_request: bool = False,
+    options: tuple[str, ...] = (),
 ) -> Callable[[FunctionT], FunctionT]:
     """Register a function of a run as a metric and return it unchanged.
 
@@ -151,7 +158,18 @@ def metric(
     """
 
     def register(function: FunctionT) -> FunctionT:
-        entry = Metric(name, label, meaning, higher_is_better, function, bounds, needs, defined_for_references)
+        entry = Metric(
+            name,
+            label,
+            meaning,
+            higher_is_better,
+            function,
+            bounds,
+            needs,
+            defined_for_references,
+            on_request,
+            options,
+        )
         METRICS.add(name, entry, meaning)
         return function
 

@@ -74,7 +74,7 @@ def test_one_run_and_equal_differences_have_no_interval():
     assert single.mean == pytest.approx(0.3)
     assert math.isnan(single.low)
     assert math.isnan(single.p)
-    assert single.reason == "one common run has no interval"
+    assert single.reason == "one common run is not enough for an interval"
     equal = metrics.paired_run_difference([0.5, 0.6], [0.3, 0.4])
     assert equal.mean == pytest.approx(0.2)
     assert math.isnan(equal.p)

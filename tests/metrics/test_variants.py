@@ -117,7 +117,7 @@ def test_missing_variants_say_why():
     assert joint.pop("gem_accuracy") == pytest.approx(2.3 / 3)
     assert all("reference" in (reason(value) or "") for value in joint.values())
     with pytest.raises(InputError, match="did you mean 'mammoth'"):
-        metrics.average_forgetting(R, variant="mamoth")
+        metrics.average_forgetting(R, variant="mamoth")  # type: ignore[arg-type]
 
 
 def test_variants_are_on_request_and_no_default_metric():

@@ -32,7 +32,7 @@ def audit():
 def test_every_table_is_written_in_three_formats_with_the_same_numbers(audit, tmp_path):
     written = {path.name for path in audit.tables(tmp_path)}
     names = {"measures", "runs", "accuracy", "progress", "correlation", "properties", "transfer", "reasons"}
-    names.add("reasons-differences")
+    names |= {"reasons-differences", "accuracy-differences", "variants"}
     assert written == {f"{name}.{ending}" for name in names for ending in ("csv", "tex", "md")}
     rows = list(csv.DictReader(io.StringIO((tmp_path / "measures.csv").read_text())))
     first = audit.learners[0].measures["forgetting"]
@@ -156,7 +156,7 @@ def test_the_recorded_command_repeats_the_run(perdure, tmp_path):
     assert Record.open(second_record).manifest == Record.open(first_record).manifest
     page = perdure("report", "first", "-o", "page.html", "--tables", "tables", "--figures", "figures").stdout.split()
     assert page[0] == "page.html"
-    assert len(page) == 1 + 3 * 5 + 2 * 5
+    assert len(page) == 1 + 3 * 6 + 2 * 5
     html = (tmp_path / "page.html").read_text()
     assert "--curriculum 2,1,2" in html
     assert run.data["fingerprint"] in html

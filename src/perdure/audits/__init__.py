@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from perdure.audits.accuracy_differences import AccuracyDifference
 from perdure.audits.audit import add_shapc_to_audit, add_trust_to_audit, audit, audit_measures, audit_runs
 from perdure.audits.clamp import FittedCurves, LatentProperties, clamp_properties, fit_clamp
 from perdure.audits.findings import TrustFindings, read_findings, save_findings
@@ -37,6 +38,7 @@ __all__ = [
     "FILE",
     "MEASURES",
     "WEIGHTS",
+    "AccuracyDifference",
     "Audit",
     "BiasSettings",
     "CheckpointSummary",

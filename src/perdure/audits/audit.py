@@ -9,16 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perdure import metrics
+from perdure.audits.accuracy_differences import accuracy_differences, run_seed
 from perdure.audits.clamp import fit_clamp
+from perdure.audits.evaluation_times import AT_BOUNDARIES, WITHIN_TASKS, evaluation_notes
 from perdure.audits.findings import read_findings
 from perdure.audits.least_biased import common_least_biased_explainer
 from perdure.audits.results import MEASURES, Audit, LearnerAudit, audit_provenance
 from perdure.audits.shapc.results import ShapcResult, shapc_result_differences
 from perdure.audits.shapc.values import LEAST_BIASED, ShapcSettings
 from perdure.base.errors import InputError
-from perdure.metrics import CRITERIA, Interval, Missing, compute_metrics, interval
+from perdure.metrics import (
+    CE_EPSILON,
+    CRITERIA,
+    Interval,
+    Missing,
+    compute_metric_variants,
+    compute_metrics,
+    interval,
+)
 from perdure.record import Measurements, Record, find_records
 
 if TYPE_CHECKING:
@@ -29,6 +40,8 @@ if TYPE_CHECKING:
 StartProgress = Callable[[str], "ShapcProgress"]
 """Called with the path of each run before it is explained; returns the run's progress callback."""
 Weights = str | Mapping[str, float]
+JOINTLY_TRAINED = ("cumulative", "joint")
+"""Learners that are trained on all tasks so far, or on all tasks: the references of intransigence, best first."""
 _ALL_WEIGHTS: Mapping[str, Weights] = {name: name for name in ("W1", "W2", "W3")}
 
 
@@ -46,6 +59,7 @@ def audit(
     weights: str | Mapping[str, Weights] | None = None,
     renormalise: bool = False,
     count_teachers: bool = False,
+    ce_epsilon: float = CE_EPSILON,
     data_dir: Path | None = None,
     device: str = "cpu",
     progress: StartProgress | None = None,
@@ -61,7 +75,7 @@ def audit(
     clamp : fit CLAMP to the accuracy curves (seconds; minutes with many tasks)
     examples, precision, keep_maps : settings of SHAPC, see `audit_shapc`
     retrain_reference : also compare runs of different seeds; a single run is trained again on its first task
-    weights, renormalise, count_teachers : settings of the CL_score, see `audit_runs`
+    weights, renormalise, count_teachers, ce_epsilon : settings of the CL_score, see `audit_runs`
     data_dir, device : where data files are, and where networks run
     progress : called with each run that is explained; returns its progress callback
 
@@ -78,7 +92,7 @@ def audit(
         raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
     result = add_trust_to_audit(
         replace(
-            audit_runs(runs, weights, renormalise, count_teachers),
+            audit_runs(runs, weights, renormalise, count_teachers, ce_epsilon=ce_epsilon, seeds=_known_seeds(records)),
             left_out=left_out,
             provenance=tuple(audit_provenance(record) for record in records if str(record.path) not in left_out),
             clamp=fit_clamp(runs) if clamp else (),
@@ -115,19 +129,31 @@ def audit_runs(
     weights: str | Mapping[str, Weights] | None = None,
     renormalise: bool = False,
     count_teachers: bool = False,
+    *,
+    ce_epsilon: float = CE_EPSILON,
+    seeds: Mapping[str, int] | None = None,
 ) -> Audit:
     """Audit the runs of one or several learners: runs of one learner on one benchmark are averaged.
 
     ``weights`` is a name or maps names to weight vectors (W1, W2 and W3 by default); ``renormalise`` allows scores
-    over the criteria that are known.
+    over the criteria that are known; ``count_teachers`` adds frozen old networks to the model size; ``ce_epsilon`` is the
+    epsilon of `perdure.metrics.computational_efficiency`. ``seeds`` maps runs to their seeds, over which learners are
+    compared; by default they are taken from the names of the runs (``ewc_seed0.csv``).
     """
     if not runs:
         raise InputError("there is no run to audit")
+    metrics.check_ce_epsilon(ce_epsilon)
+    seeds_of_runs = {run.run: (seeds or {}).get(run.run, run_seed(run.run)) for run in runs}
     named: Mapping[str, Weights] = {weights: weights} if isinstance(weights, str) else weights or _ALL_WEIGHTS
     groups: dict[tuple[str, str], list[Measurements]] = {}
     for run in runs:
         groups.setdefault((run.benchmark, run.learner), []).append(run)
-    learners = tuple(_audit_learner(group, named, renormalise, count_teachers) for group in groups.values())
+    learners = tuple(
+        _with_variants(
+            _audit_learner(group, named, renormalise, count_teachers, ce_epsilon), group, runs, seeds_of_runs
+        )
+        for group in groups.values()
+    )
     criteria = _comparable([entry for entry in learners if not math.isnan(entry.measures["A"].mean)])
     places = metrics.score_first_places(criteria) if _can_rank(criteria) else None
     return Audit(
@@ -138,18 +164,20 @@ def audit_runs(
         partial_scores=renormalise
         and any(math.isnan(entry.measures[name].mean) for entry in learners for name in CRITERIA),
         weights={name: metrics.score_weights(vector) for name, vector in named.items()},
+        accuracy_differences=accuracy_differences(learners),
+        settings={"ce_epsilon": float(ce_epsilon), "count_teachers": count_teachers, "renormalise": renormalise},
     )
 
 
-def audit_measures(run: Measurements, count_teachers: bool = False) -> dict[str, float]:
+def audit_measures(run: Measurements, count_teachers: bool = False, ce_epsilon: float = CE_EPSILON) -> dict[str, float]:
     """Return every registered metric of one run; a metric that cannot be computed is `Missing` with its reason.
 
-    ``count_teachers`` adds the parameters of frozen old networks to the model size.
+    ``count_teachers`` adds the parameters of frozen old networks to the model size; ``ce_epsilon`` is the epsilon of CE.
     """
     if count_teachers and run.cost is not None:
         run = replace(run, cost=replace(run.cost, kept=run.cost.kept + run.cost.teachers))
     try:
-        values = compute_metrics(run)
+        values = compute_metrics(run, ce_epsilon=ce_epsilon)
     except InputError as error:
         raise InputError(f"{run.run}: {error}") from None
     if not run.is_reference:
@@ -233,7 +261,11 @@ def _over_runs(name: str, values: Sequence[Interval]) -> Interval:
 
 
 def _audit_learner(
-    runs: Sequence[Measurements], weights: Mapping[str, Weights], renormalise: bool, count_teachers: bool
+    runs: Sequence[Measurements],
+    weights: Mapping[str, Weights],
+    renormalise: bool,
+    count_teachers: bool,
+    ce_epsilon: float,
 ) -> LearnerAudit:
     first = runs[0]
     for run in runs[1:]:
@@ -249,7 +281,8 @@ def _audit_learner(
                     f"{run.run}: its {name} is {here!r}, that of {first.run} {there!r}; runs under different settings are not "
                     "averaged: audit them separately"
                 )
-    per_run = [audit_measures(run, count_teachers) for run in runs]
+    per_run = _with_common_names([audit_measures(run, count_teachers, ce_epsilon) for run in runs])
+    evaluated = WITHIN_TASKS if all(run.evaluations is not None for run in runs) else AT_BOUNDARIES
     criteria = [{name: values[name] for name in CRITERIA} for values in per_run]
     initials = [run.initial for run in runs if run.initial is not None]
     return LearnerAudit(
@@ -272,7 +305,91 @@ def _audit_learner(
         is_reference=first.is_reference,
         run_values={name: tuple(float(values[name]) for values in per_run) for name in per_run[0]},
         progress={} if first.is_reference else _progress(runs),
+        evaluated=evaluated,
+        notes=evaluation_notes(evaluated, first.is_reference),
     )
+
+
+def _with_common_names(per_run: Sequence[dict[str, float]]) -> list[dict[str, float]]:
+    """Return the metrics of each run; one that only some runs have is missing for the others."""
+    names = dict.fromkeys(name for values in per_run for name in values)
+    absent = Missing("not all runs were evaluated within tasks")
+    return [{name: values.get(name, absent) for name in names} for values in per_run]
+
+
+def _known_seeds(records: Sequence[Record]) -> dict[str, int]:
+    return {str(record.path): record.manifest.seed for record in records if record.manifest.seed is not None}
+
+
+def _with_variants(
+    entry: LearnerAudit,
+    group: Sequence[Measurements],
+    runs: Sequence[Measurements],
+    seeds: Mapping[str, int | None],
+) -> LearnerAudit:
+    """Add the variants of the metrics of a learner's runs (``group``), and the seeds of these runs."""
+    references = [_joint_accuracies(run, runs, seeds) for run in group]
+    per_run = _with_common_names(
+        [
+            compute_metric_variants(run, reference=reference)
+            for run, (reference, _) in zip(group, references, strict=True)
+        ]
+    )
+    variants = {
+        name: interval([values[name] for values in per_run], bounds=MEASURES[name].bounds) for name in per_run[0]
+    }
+    notes = {} if math.isnan(variants["intransigence"].mean) else {"intransigence": references[0][1]}
+    return replace(
+        entry,
+        seeds=tuple(seeds[run.run] for run in group),
+        variants=variants,
+        variant_values={name: tuple(float(values[name]) for values in per_run) for name in per_run[0]},
+        notes={**entry.notes, **notes},
+    )
+
+
+def _joint_accuracies(
+    run: Measurements, runs: Sequence[Measurements], seeds: Mapping[str, int | None]
+) -> tuple[NDArray[np.float64] | Missing, str]:
+    """Return the accuracy on each task of a network trained jointly on the tasks so far, and where it is from.
+
+    It comes from cumulative training if there is such a learner, otherwise from joint training on all tasks. The reference run
+    has the seed of the run if possible; otherwise several are averaged.
+    """
+    comparable = [
+        other
+        for other in runs
+        if other.benchmark == run.benchmark and other.complete and other.table.shape[1] == run.table.shape[1]
+    ]
+    for name in JOINTLY_TRAINED:
+        if run.learner == name:
+            return Missing(f"{name} is the reference"), ""
+        found = [
+            other
+            for other in comparable
+            if other.learner == name
+            and (other.is_reference or other.curriculum[: len(run.curriculum)] == run.curriculum)
+        ]
+        same_seed = [other for other in found if seeds[run.run] is not None and seeds[other.run] == seeds[run.run]]
+        chosen = same_seed or found
+        if chosen:
+            rows = [_accuracies_when_learned(other) for other in chosen]
+            what = f"relative to {name}"
+            if chosen[0].is_reference:
+                what += ", which is trained on all tasks at once (Chaudhry et al.: on the tasks so far)"
+            return np.asarray(np.mean(rows, axis=0)), what
+    return Missing("needs a run of cumulative or joint on the same benchmark"), ""
+
+
+def _accuracies_when_learned(run: Measurements) -> NDArray[np.float64]:
+    """Return the accuracy on each task after the first step that trained it; after the only step for a reference."""
+    if run.is_reference:
+        accuracies: NDArray[np.float64] = run.table[-1]
+        return accuracies
+    accuracies = np.full(run.table.shape[1], np.nan)
+    for step in reversed(range(len(run.curriculum))):
+        accuracies[run.curriculum[step]] = run.table[step, run.curriculum[step]]
+    return accuracies
 
 
 def _progress(runs: Sequence[Measurements]) -> dict[str, tuple[Interval, ...]]:

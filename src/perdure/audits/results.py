@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.audits import serialization
+from perdure.audits.accuracy_differences import AccuracyDifference
 from perdure.audits.clamp import LatentProperties
+from perdure.audits.evaluation_times import AT_BOUNDARIES, DEPENDS_ON_EVALUATIONS
 from perdure.audits.findings import TrustFindings
 from perdure.audits.serialization import OneBased
 from perdure.audits.shapc.results import LearnerDifference, ShapcResult
 from perdure.audits.upgrade import upgraded_audit
 from perdure.base.errors import InputError
 from perdure.base.files import read_versioned_file, write_json
-from perdure.metrics import METRICS, Interval
+from perdure.metrics import CE_EPSILON, METRICS, Interval
 
 if TYPE_CHECKING:
     from perdure.record import Manifest, Record
@@ -108,15 +110,27 @@ class LearnerAudit:
     """Each metric of each run, in the order of ``runs``."""
     progress: dict[str, tuple[Interval, ...]] = field(default_factory=dict)
     """Average accuracy and forgetting after each step, over the tasks trained by then."""
+    seeds: tuple[int | None, ...] = ()
+    """The seed of each run, in the order of ``runs``; None if it is unknown."""
+    evaluated: str = AT_BOUNDARIES
+    """When accuracies were evaluated: "task boundaries" only, or also "within tasks"."""
+    variants: dict[str, Interval] = field(default_factory=dict)
+    """Other frameworks' variants of the metrics."""
+    variant_values: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Each variant of each run, in the order of ``runs``."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """What must be known to read a metric or a variant, by its name."""
 
     @property
     def title(self) -> str:
         """The learner's name, marked if its runs are unfinished."""
         return self.learner if self.complete else f"{self.learner} (unfinished)"
 
-    def reasons(self) -> dict[str, str]:
-        """Return the reason for each missing number."""
+    def reasons(self, variants: bool = False) -> dict[str, str]:
+        """Return the reason for each missing number; ``variants`` includes those of the variants."""
         named = {**self.measures, **{f"CL_score {name}": value for name, value in self.scores.items()}}
+        if variants:
+            named |= self.variants
         return {name: value.reason or "" for name, value in named.items() if math.isnan(value.mean)}
 
 
@@ -164,6 +178,10 @@ class Audit:
     """SHAPC of each run, if requested."""
     differences: tuple[LearnerDifference, ...] = ()
     """Differences of SHAPC-Mean between pairs of learners."""
+    accuracy_differences: tuple[AccuracyDifference, ...] = ()
+    """Differences of accuracy metrics between pairs of learners, paired over common seeds."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings of the metrics: ``ce_epsilon``, ``count_teachers`` and ``renormalise``."""
     trust: tuple[TrustFindings, ...] = ()
     """Results of `perdure trust` for each run that has any."""
 
@@ -171,18 +189,45 @@ class Audit:
         lines = []
         for entry in self.learners:
             lines.append(f"{entry.title} on {entry.benchmark or 'given matrices'}, {len(entry.runs)} run(s)")
-            lines += [f"  {_label(name):22} {value}" for name, value in entry.measures.items()]
+            lines += [f"  {self.label(name):22} {value}" for name, value in entry.measures.items()]
             lines += [f"  {'CL_score ' + name:22} {value}" for name, value in entry.scores.items()]
             lines += [f"  {name} is missing: {why}" for name, why in entry.reasons().items()]
         lines += [f"not included: {run}: {why}" for run, why in self.left_out.items()]
+        lines += self.remarks()
+        lines += [str(entry) for entry in self.accuracy_differences if entry.metric == "average_accuracy"]
         lines += [str(difference) for difference in self.differences]
         return "\n".join(lines)
 
-    def missing(self) -> dict[str, dict[str, list[str]]]:
+    def label(self, name: str) -> str:
+        """Return the printed name of a metric, marked if all values in this audit are upper bounds."""
+        holders = [entry for entry in self.learners if name in entry.measures and not _is_missing(entry, name)]
+        bounds = [entry for entry in holders if entry.evaluated == AT_BOUNDARIES]
+        marked = name in DEPENDS_ON_EVALUATIONS and bounds and len(bounds) == len(holders)
+        return f"{_label(name)} upper bound" if marked else _label(name)
+
+    def remarks(self, variants: bool = False) -> list[str]:
+        """Return what must be known to read the numbers: notes on metrics, and settings that are not the default."""
+        remarks: dict[str, dict[str, list[str]]] = {}
+        for entry in self.learners:
+            for name, note in entry.notes.items():
+                if name in entry.measures or variants:
+                    remarks.setdefault(note, {}).setdefault(entry.learner, []).append(_label(name))
+        lines = []
+        for note, holders in remarks.items():
+            labels = ", ".join(dict.fromkeys(label for names in holders.values() for label in names))
+            lines.append(f"{labels} ({_join_learners(holders, len(self.learners))}): {note}")
+        epsilon = self.settings.get("ce_epsilon", CE_EPSILON)
+        if epsilon != CE_EPSILON:
+            lines.append(f"CE, and CL_score with it, for epsilon = {epsilon:g} instead of {CE_EPSILON:g}")
+        if self.settings.get("count_teachers"):
+            lines.append("MS counts frozen old networks (teachers)")
+        return lines
+
+    def missing(self, variants: bool = False) -> dict[str, dict[str, list[str]]]:
         """Return for each reason the learners and the labels of their missing metrics."""
         reasons: dict[str, dict[str, list[str]]] = {}
         for entry in self.learners:
-            for name, why in entry.reasons().items():
+            for name, why in entry.reasons(variants).items():
                 reasons.setdefault(why, {}).setdefault(entry.learner, []).append(_label(name))
             if len(entry.runs) == 1:
                 unknown = [f"CL_stability {name}" for name in entry.cl_stability]
@@ -229,6 +274,15 @@ class Audit:
         from perdure.report import export_figures  # noqa: PLC0415
 
         return export_figures(self, Path(folder))
+
+
+def _is_missing(entry: LearnerAudit, name: str) -> bool:
+    return math.isnan(entry.measures[name].mean)
+
+
+def _join_learners(names: Collection[str], count: int) -> str:
+    """Return the names of learners, or "all" if there are no others."""
+    return "all learners" if 1 < count == len(names) else ", ".join(names)
 
 
 def _label(name: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.audits.evaluation_times import AT_BOUNDARIES, WITHIN_TASKS, evaluation_notes
+
 Plain = dict[str, Any]
 
 
@@ -15,13 +17,22 @@ def upgraded_audit(value: Mapping[str, Any]) -> Plain:
     ``samples`` for test examples. Parts that a schema did not have yet stay empty.
     """
     if value.get("schema", 0) >= 4:
-        return dict(value)
+        return {**value, "learners": [_with_evaluation_times(learner) for learner in value["learners"]]}
     audit = renamed(value, {"stability": "shapc", "latent": "clamp"})
-    audit["learners"] = [renamed(learner, {"stability": "cl_stability"}) for learner in value["learners"]]
+    audit["learners"] = [
+        _with_evaluation_times(renamed(learner, {"stability": "cl_stability"})) for learner in value["learners"]
+    ]
     audit["shapc"] = [renamed(result, {"samples": "examples"}) for result in audit.get("shapc", ())]
     audit["trust"] = [upgraded_findings(findings) for findings in value.get("trust", ())]
     audit["clamp"] = [renamed(fit, {"words": "notes"}) for fit in audit.get("clamp", ())]
     return audit
+
+
+def _with_evaluation_times(learner: Mapping[str, Any]) -> Plain:
+    """Add when accuracies were evaluated; only learners that were evaluated within tasks have windowed forgetting."""
+    evaluated = WITHIN_TASKS if "windowed_forgetting" in learner["measures"] else AT_BOUNDARIES
+    notes = evaluation_notes(evaluated, learner.get("is_reference", False))
+    return {"evaluated": evaluated, "notes": notes, **learner}
 
 
 def upgraded_findings(findings: Mapping[str, Any]) -> Plain:

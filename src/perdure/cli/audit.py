@@ -27,6 +27,7 @@ from perdure.cli.options import (
     task_data_option,
 )
 from perdure.cli.output.json_output import print_json
+from perdure.cli.score import CeEpsilon, Variants
 
 _PANEL = "Does it still decide for the same reasons? (SHAPC)"
 
@@ -36,6 +37,8 @@ def audit(
     weights: Weights = None,
     renormalise: Renormalise = False,
     count_teachers: CountTeachers = False,
+    ce_epsilon: CeEpsilon = 10.0,
+    variants: Variants = False,
     clamp: Annotated[
         bool, typer.Option("--clamp", help="Also fit CLAMP to the accuracy curves: algorithm or tasks? Takes seconds.")
     ] = False,
@@ -172,6 +175,7 @@ def audit(
             weights=parse_weights(weights) if weights else None,
             renormalise=renormalise,
             count_teachers=count_teachers,
+            ce_epsilon=ce_epsilon,
             clamp=clamp,
             shapc=settings or False,
             retrain_reference=retrain_reference,
@@ -182,7 +186,7 @@ def audit(
     if as_json:
         print_json(result.to_json())
     else:
-        print_audit(result, Console())
+        print_audit(result, Console(), variants)
         if shapc:
             print_shapc(result, Console())
     unfinished = [path for path in find_records(paths) if not Record.open(path).complete]

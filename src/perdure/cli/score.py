@@ -13,6 +13,15 @@ from perdure.base.errors import InputError
 from perdure.cli.options import AsJson, CountTeachers, Renormalise, Weights, parse_weights
 from perdure.cli.output.json_output import print_json
 
+Variants = Annotated[
+    bool,
+    typer.Option("--variants", help="Also print other frameworks' variants: GEM, Chaudhry, avalanche, mammoth, ..."),
+]
+CeEpsilon = Annotated[
+    float,
+    typer.Option("--ce-epsilon", help="Passes over a task's data up to which CE is 1.", metavar="NUMBER"),
+]
+
 
 def score(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Accuracy matrices, CSV or JSON.")],
@@ -25,6 +34,8 @@ def score(
     weights: Weights = None,
     renormalise: Renormalise = False,
     count_teachers: CountTeachers = False,
+    ce_epsilon: CeEpsilon = 10.0,
+    variants: Variants = False,
     name: Annotated[
         str | None, typer.Option("--as", help="Treat all files as runs of one learner with this name.")
     ] = None,
@@ -55,8 +66,10 @@ def score(
         )
         for run in runs
     ]
-    audit = audit_runs(runs, parse_weights(weights) if weights else None, renormalise, count_teachers)
+    audit = audit_runs(
+        runs, parse_weights(weights) if weights else None, renormalise, count_teachers, ce_epsilon=ce_epsilon
+    )
     if as_json:
         print_json(audit.to_json())
     else:
-        print_audit(audit, Console())
+        print_audit(audit, Console(), variants)

@@ -10,7 +10,7 @@ from perdure.metrics.registry import RunNumbers, metric
 
 @metric(
     "gem_accuracy",
-    label="ACC (GEM)",
+    label="GEM ACC",
     meaning="mean accuracy over all tasks after the last step, the same as average accuracy (Lopez-Paz and Ranzato 2017)",
     higher_is_better=True,
     defined_for_references=True,
@@ -24,7 +24,7 @@ def _gem_accuracy(run: RunNumbers) -> float:
 
 @metric(
     "gem_backward_transfer",
-    label="BWT (GEM)",
+    label="GEM BWT",
     meaning="final accuracy minus accuracy right after training, averaged over all tasks but the last",
     higher_is_better=True,
     bounds=(-1, 1),
@@ -36,7 +36,7 @@ def _gem_backward_transfer(run: RunNumbers) -> float:
 
 @metric(
     "gem_forward_transfer",
-    label="FWT (GEM)",
+    label="GEM FWT",
     meaning="accuracy just before a task is trained minus accuracy before any training, averaged over all tasks but the first",
     higher_is_better=True,
     bounds=(-1, 1),
@@ -48,7 +48,7 @@ def _gem_forward_transfer(run: RunNumbers) -> float:
 
 @metric(
     "chaudhry_forgetting",
-    label="forgetting (Chaudhry)",
+    label="Chaudhry forgetting",
     meaning="best earlier accuracy since the task's training minus the final one, averaged over all tasks but the last",
     higher_is_better=False,
     bounds=(-1, 1),
@@ -60,7 +60,7 @@ def _chaudhry_forgetting(run: RunNumbers) -> float:
 
 @metric(
     "avalanche_forgetting",
-    label="forgetting (avalanche)",
+    label="avalanche forgetting",
     meaning="accuracy right after training minus the final one, averaged over all tasks but the last",
     higher_is_better=False,
     bounds=(-1, 1),
@@ -72,7 +72,7 @@ def _avalanche_forgetting(run: RunNumbers) -> float:
 
 @metric(
     "mammoth_forgetting",
-    label="forgetting (mammoth)",
+    label="mammoth forgetting",
     meaning="best accuracy since the task's training, the final one included, minus the final one; never negative",
     higher_is_better=False,
     on_request=True,

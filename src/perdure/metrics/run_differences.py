@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from perdure.base.errors import InputError
 from perdure.metrics.intervals import FEW_RUNS, studentized_pivots
@@ -36,8 +35,8 @@ class RunDifference:
 
 
 def paired_run_difference(
-    first: Sequence[float],
-    second: Sequence[float],
+    first: Any,
+    second: Any,
     level: float = 0.95,
     seed: int = 0,
     bounds: tuple[float, float] = (-math.inf, math.inf),
@@ -52,16 +51,19 @@ def paired_run_difference(
     A single pair has no interval. Neither have differences that are the same in all runs: their variation cannot be
     estimated, and two equal differences of a discrete accuracy are no evidence that the next one is equal, too.
     """
-    if len(first) != len(second) or not len(first):
-        raise InputError(f"paired runs: expected as many values of both methods, got {len(first)} and {len(second)}")
+    first_values, second_values = (as_floats(values, "paired runs", ndim=1) for values in (first, second))
+    if len(first_values) != len(second_values):
+        raise InputError(
+            f"paired runs: expected as many values of both methods, got {len(first_values)} and {len(second_values)}"
+        )
     if not 0 < level < 1:
         raise InputError(f"level: expected a number between 0 and 1, such as 0.95, got {level!r}")
-    values = as_floats(first, "first", ndim=1) - as_floats(second, "second", ndim=1)
+    values = first_values - second_values
     if np.isnan(values).any():
         return _without_interval(math.nan, len(values), "a run has no value", level)
     mean = float(values.mean())
     if len(values) == 1:
-        return _without_interval(mean, 1, "one common run has no interval", level)
+        return _without_interval(mean, 1, "one common run is not enough for an interval", level)
     # Rounding errors are not variation.
     if np.ptp(values) < 1e-12:
         return _without_interval(mean, len(values), "the difference is the same in all runs", level)
@@ -76,13 +78,13 @@ def _without_interval(mean: float, runs: int, reason: str, level: float) -> RunD
 
 
 def _student(values: FloatArray, level: float) -> tuple[float, float, float]:
-    mean, stderr, degrees = float(values.mean()), float(stats.sem(values)), len(values) - 1
-    margin = float(stats.t.ppf((1 + level) / 2, degrees)) * stderr
-    return mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / stderr, degrees))
+    mean, stderr, degrees = float(values.mean()), _stderr(values), len(values) - 1
+    margin = float(stdtrit(degrees, (1 + level) / 2)) * stderr
+    return mean - margin, mean + margin, float(2 * stdtr(degrees, -abs(mean) / stderr))
 
 
 def _studentized_bootstrap(values: FloatArray, level: float, seed: int) -> tuple[float, float, float]:
-    mean, stderr = float(values.mean()), float(stats.sem(values))
+    mean, stderr = float(values.mean()), _stderr(values)
     pivots = studentized_pivots(values, RESAMPLES, seed)
     tail = (1 - level) / 2
     below, above = np.quantile(pivots, [tail, 1 - tail])
@@ -90,3 +92,7 @@ def _studentized_bootstrap(values: FloatArray, level: float, seed: int) -> tuple
     beyond = min(int((pivots >= statistic).sum()), int((pivots <= statistic).sum()))
     p = min(1.0, 2 * (beyond + 1) / (len(pivots) + 1))
     return mean - float(above) * stderr, mean - float(below) * stderr, p
+
+
+def _stderr(values: FloatArray) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values))

@@ -20,7 +20,7 @@ def page_data(audit: Audit) -> dict[str, Any]:
         "learners": [_learner(entry, index) for index, entry in enumerate(audit.learners)],
         "criteria": list(CRITERIA),
         "measures": {
-            name: {"label": measure.label, "meaning": measure.meaning, "higher": measure.higher_is_better}
+            name: {"label": audit.label(name), "meaning": measure.meaning, "higher": measure.higher_is_better}
             for name, measure in MEASURES.items()
         },
         "weights": {**{name: dict(WEIGHTS[name]) for name in NAMED_WEIGHTS}, **audit.weights},

@@ -23,14 +23,17 @@ from perdure.figures.retraining import checkpoint_dots, retraining_summary_lines
 from perdure.report.shapc_tables import shapc_differences_table, shapc_table
 from perdure.report.tables import (
     Table,
+    accuracy_differences_table,
     accuracy_table,
     correlation_table,
+    has_variants,
     measures_table,
     progress_table,
     properties_table,
     provenance_table,
     runs_table,
     transfer_table,
+    variants_table,
 )
 from perdure.report.trust.answers import answer_distance
 from perdure.report.trust.tables import trust_tables
@@ -44,6 +47,10 @@ FORMATS = ("pdf", "svg")
 def exported_tables(audit: Audit) -> tuple[Table, ...]:
     """Return every table for which the audit has numbers."""
     available = [measures_table(audit), runs_table(audit), accuracy_table(audit), progress_table(audit)]
+    if audit.accuracy_differences:
+        available.append(accuracy_differences_table(audit))
+    if has_variants(audit):
+        available.append(variants_table(audit))
     if audit.correlation:
         available.append(correlation_table(audit))
     for number, fit in enumerate(audit.clamp, start=1):

@@ -17,7 +17,16 @@ from perdure.report.answers import answers
 from perdure.report.chart_data import MATRICES, page_data
 from perdure.report.questions import CAUSES, PERFORMANCE, REASONS, RETRAINING, TRUST
 from perdure.report.shapc_tables import shapc_differences_table, shapc_table
-from perdure.report.tables import accuracy_table, format_report_cell, measures_table, provenance_table, runs_table
+from perdure.report.tables import (
+    accuracy_differences_table,
+    accuracy_table,
+    format_report_cell,
+    has_variants,
+    measures_table,
+    provenance_table,
+    runs_table,
+    variants_table,
+)
 from perdure.report.trust.section import trust_context
 from perdure.report.viewer import viewer_data
 
@@ -95,8 +104,11 @@ def _context(audit: Audit, examples: tuple[ExampleView, ...]) -> dict[str, Any]:
         ),
         "open_cards": OPEN_CARDS,
         "widest_printed": WIDEST_PRINTED,
-        "choices": [(name, MEASURES[name].label) for name in available],
+        "choices": [(name, audit.label(name)) for name in available],
         "compared": [measures_table(audit), runs_table(audit), accuracy_table(audit)],
+        "accuracy_differences": accuracy_differences_table(audit) if audit.accuracy_differences else None,
+        "variants": variants_table(audit) if has_variants(audit) else None,
+        "remarks": audit.remarks(variants=True),
         "missing": missing,
         "reasons": [shapc_table(audit), *([shapc_differences_table(audit)] if audit.differences else [])]
         if audit.shapc

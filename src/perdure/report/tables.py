@@ -139,7 +139,7 @@ def measures_table(audit: Audit) -> Table:
     names = [name for name in MEASURES if any(name in entry.measures for entry in audit.learners)]
     scores = list(audit.learners[0].scores)
     columns = _learner_columns(audit)
-    header = [*columns, "runs", *(f"{MEASURES[name].label} {_arrow(name)}" for name in names)]
+    header = [*columns, "runs", *(f"{audit.label(name)} {_arrow(name)}" for name in names)]
     header += [f"CL_score {name} ↑" for name in scores] + [f"CL_stability {name} ↑" for name in scores]
     rows = []
     for entry in audit.learners:
@@ -175,8 +175,42 @@ def runs_table(audit: Audit) -> Table:
         for entry in audit.learners
         for index, run in enumerate(entry.runs)
     ]
-    header = (*columns, "seed", *(f"{MEASURES[name].label} {_arrow(name)}" for name in names), "run")
+    header = (*columns, "seed", *(f"{audit.label(name)} {_arrow(name)}" for name in names), "run")
     return Table("runs", "Measures of each run", header, tuple(rows))
+
+
+def has_variants(audit: Audit) -> bool:
+    """Return whether the audit has other frameworks' variants; those of earlier versions have none."""
+    return any(entry.variants for entry in audit.learners)
+
+
+def variants_table(audit: Audit) -> Table:
+    """Return other frameworks' variants of the metrics, averaged over runs."""
+    names = list(dict.fromkeys(name for entry in audit.learners for name in entry.variants if name in MEASURES))
+    columns = _learner_columns(audit)
+    rows: list[tuple[Cell, ...]] = [
+        (*_learner_cells(entry, columns), len(entry.runs), *(entry.variants.get(name) for name in names))
+        for entry in audit.learners
+    ]
+    header = (*columns, "runs", *(f"{audit.label(name)} {_arrow(name)}" for name in names))
+    return Table("variants", "Other frameworks' variants, means over runs with intervals", header, tuple(rows))
+
+
+def accuracy_differences_table(audit: Audit) -> Table:
+    """Return the differences of accuracy metrics between pairs of learners, paired over common seeds."""
+    several_benchmarks = len({entry.benchmark for entry in audit.learners}) > 1
+    rows: list[tuple[Cell, ...]] = []
+    for entry in audit.accuracy_differences:
+        value = entry.difference
+        interval = Interval(value.mean, value.low, value.high, value.runs, value.method, value.reason, value.level)
+        family = f"{entry.family} pair{'s' if entry.family != 1 else ''}" if entry.tested else None
+        pair = (entry.first, entry.second, *((entry.benchmark,) if several_benchmarks else ()))
+        metric = f"{audit.label(entry.metric)} {_arrow(entry.metric)}"
+        rows.append((metric, *pair, interval, entry.p, family, value.runs, value.reason or ""))
+    benchmark = ("benchmark",) if several_benchmarks else ()
+    header = ("metric", "learner", "minus", *benchmark, "difference", "p (Holm)", "corrected over", "seeds", "note")
+    title = "Differences between learners, paired over common seeds; p corrected over all pairs within each metric"
+    return Table("accuracy-differences", title, header, tuple(rows))
 
 
 def accuracy_table(audit: Audit) -> Table:

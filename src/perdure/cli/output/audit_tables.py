@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from perdure.audits import MEASURES, Audit, Interval, LearnerAudit, ShapcResult
+from perdure.cli.output.difference_tables import print_accuracy_differences
 
 SHAPC_COLUMNS = {
     "average_accuracy": "average accuracy ↑",
@@ -22,43 +24,64 @@ CELL_WIDTH = 26
 """Characters for the label of a metric, and for a value with its interval."""
 
 
-def print_audit(audit: Audit, console: Console) -> None:
-    """Print every metric and score with a column per learner, and below them why values are missing."""
+def print_audit(audit: Audit, console: Console, variants: bool = False) -> None:
+    """Print every metric and score with a column per learner, then how to read them and why values are missing.
+
+    ``variants`` adds other frameworks' variants of the metrics.
+    """
+    write = partial(console.print, highlight=False, markup=False)
+    benchmarks = {entry.benchmark for entry in audit.learners}
+    if len(benchmarks) == 1 and "" not in benchmarks:
+        write(f"Benchmark: {audit.learners[0].benchmark}")
     group = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
     for start in range(0, len(audit.learners), group):
-        console.print(_table(audit, audit.learners[start : start + group]))
-    for why, holders in audit.missing().items():
+        console.print(_table(audit, audit.learners[start : start + group], len(benchmarks) > 1, variants))
+    for remark in audit.remarks(variants):
+        write(remark)
+    for why, holders in audit.missing(variants).items():
         learners = ", ".join(holders) if len(holders) < len(audit.learners) else "all"
         measures = ", ".join(dict.fromkeys(name for names in holders.values() for name in names))
-        console.print(f"missing ({learners}): {measures}: {why}", highlight=False, style="dim", markup=False)
+        write(f"missing ({learners}): {measures}: {why}", style="dim")
     for run, why in audit.left_out.items():
-        console.print(f"not included: {run}: {why}", highlight=False, style="yellow", markup=False)
+        write(f"not included: {run}: {why}", style="yellow")
     if audit.partial_scores:
-        console.print("CL_score covers the known criteria only; it is not comparable with a complete score.")
+        write("CL_score covers the known criteria only; it is not comparable with a complete score.")
+    print_accuracy_differences(audit, console)
     if audit.first_places:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in audit.first_places.items())
         known = ", ".join(audit.first_place_criteria)
-        console.print(
-            f"Share of all weightings of {known} under which each learner ranks first: {shares}", highlight=False
-        )
+        write(f"Share of all weightings of {known} under which each learner ranks first: {shares}")
 
 
-def _table(audit: Audit, learners: tuple[LearnerAudit, ...]) -> Table:
+def _table(audit: Audit, learners: tuple[LearnerAudit, ...], with_benchmark: bool, variants: bool) -> Table:
     table = Table(title=None, header_style="bold")
     table.add_column("metric")
     for entry in learners:
         runs = f"{len(entry.runs)} run{'s' if len(entry.runs) != 1 else ''}"
-        where = f"{entry.benchmark}, {runs}" if entry.benchmark else runs
-        table.add_column(f"{entry.title}\n[dim]{where}[/dim]", justify="right")
-    for name, measure in MEASURES.items():
+        where = f"{escape(entry.benchmark)}\n{runs}" if with_benchmark else runs
+        table.add_column(f"{escape(entry.title)}\n[dim]{where}[/dim]", justify="right")
+    for name in MEASURES:
         if any(name in entry.measures for entry in audit.learners):
-            arrow = "↑" if measure.higher_is_better else "↓"
-            table.add_row(f"{measure.label} {arrow}", *(_cell(entry.measures.get(name)) for entry in learners))
+            table.add_row(
+                f"{audit.label(name)} {_arrow(name)}", *(_cell(entry.measures.get(name)) for entry in learners)
+            )
+    if variants:
+        table.add_section()
+        for name in dict.fromkeys(name for entry in audit.learners for name in entry.variants):
+            table.add_row(
+                f"{audit.label(name)} {_arrow(name)}", *(_cell(entry.variants.get(name)) for entry in learners)
+            )
     table.add_section()
     for name in audit.learners[0].scores:
         table.add_row(f"CL_score {name} ↑", *(_cell(entry.scores[name]) for entry in learners))
         table.add_row(f"CL_stability {name} ↑", *(_cell(entry.cl_stability[name]) for entry in learners))
     return table
+
+
+def _arrow(name: str) -> str:
+    if name not in MEASURES:
+        return ""
+    return "↑" if MEASURES[name].higher_is_better else "↓"
 
 
 def _cell(value: Interval | None) -> str:

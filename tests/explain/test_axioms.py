@@ -9,6 +9,7 @@ from torch import nn
 
 from perdure import explain
 from perdure.base.errors import InputError
+from perdure.explain.shapley import axioms as axiom_checks
 
 AXIOMS = ["linearity", "dummy", "symmetry", "efficiency", "interaction distribution"]
 
@@ -81,6 +82,82 @@ def test_all_axioms_hold_on_a_linear_network():
         axioms = explain.check_network_axioms(net, [1.0, 2.0, -1.0], 1, method, samples=20)
         # The bias cancels in the difference of outputs, which is attributed completely.
         assert all(check.holds for check in axioms.checks), str(axioms)
+
+
+def steep_network(slope: float) -> nn.Module:
+    """tanh(slope * (x0 + x1 + x2 - 1)): the output changes on a small part of the path from zero."""
+    first, last = nn.Linear(3, 1), nn.Linear(1, 2)
+    with torch.no_grad():
+        first.weight.fill_(slope)
+        first.bias.fill_(-slope)
+        last.weight.fill_(1.0)
+        last.bias.zero_()
+    return nn.Sequential(first, nn.Tanh(), last).eval()
+
+
+@pytest.mark.parametrize("method", ["integrated_gradients", "expected_gradients"])
+def test_the_number_of_steps_grows_until_the_integral_converges(method):
+    net, x = steep_network(2000.0), torch.tensor([1.0, 0.7, 0.6])
+    maps = explain.attribute(net, x[None], 0, method, background=torch.zeros(1, 3), samples=200)
+    # With 200 steps the sum is off by far more than the tolerance, although the exact integral is complete.
+    assert abs(float(maps.sum()) - 2) > 0.1
+    axioms = explain.check_network_axioms(net, x, 0, method, samples=200)
+    assert axioms["efficiency"].holds
+    assert axioms["linearity"].holds
+    assert axioms["interaction distribution"].violated
+    assert axioms.samples > 400
+    # The path method divides the total in proportion to x; the Shapley value gives players that can reach 1 alone more.
+    assert axioms["interaction distribution"].gap > 0.05
+    stopped = explain.check_network_axioms(net, x, 0, method, samples=50, most_samples=100)
+    assert stopped.samples == 100
+    assert stopped["efficiency"].undecided
+    assert not stopped["efficiency"].violated
+    assert stopped["efficiency"].error >= stopped["efficiency"].gap > 1e-3
+    row = next(line for line in str(stopped).splitlines() if line.startswith("efficiency"))
+    assert row.split()[1] == "?"
+    assert "not decided: numerical error" in row
+    assert row.endswith("after 100 samples")
+
+
+def test_an_integral_in_parts_is_the_integral():
+    net, x = small_network(nn.Tanh()), torch.tensor([1.0, -2.0, 1.5, 0.7])
+    solver = axiom_checks._MapSolver("integrated_gradients", 0, 40, 320, 0.0)
+    whole, parts = (solver._map(net, x[None], torch.zeros(1, 4), samples) for samples in (40, 320))
+    assert parts == pytest.approx(whole, abs=1e-6)
+
+
+def test_random_draws_are_a_numerical_error_too():
+    net, x = small_network(nn.ReLU()), torch.tensor([1.0, -2.0, 1.5, 0.7])
+    few = explain.check_network_axioms(net, x, 0, "shapley", samples=2, tolerance=1e-6, most_samples=4)
+    assert few["interaction distribution"].undecided
+    assert few["interaction distribution"].error > 1e-3
+    # Methods without steps and draws have no numerical error, so their violations are certain.
+    plain = explain.check_network_axioms(net, x, 0, "gradient_x_input")
+    assert plain["efficiency"].violated
+    assert plain["efficiency"].error == 0
+
+
+def test_a_discontinuous_network_is_not_called_a_violation_of_the_method():
+    class Step(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scores = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.scores(x) + (x[:, :1] > 0.3).float()
+
+    axioms = explain.check_network_axioms(Step(), [1.0, 0.5, 0.2], 0, "integrated_gradients", most_samples=1000)
+    assert axioms["efficiency"].undecided
+    assert axioms["linearity"].holds
+
+
+def test_networks_of_any_precision_are_checked():
+    net, x = small_network(nn.Tanh()).double(), torch.tensor([1.0, -2.0, 1.5, 0.7])
+    axioms = explain.check_network_axioms(net, x, 0, "integrated_gradients", tolerance=1e-6)
+    assert axioms["efficiency"].holds
+    training = small_network(nn.Tanh()).train()
+    explain.check_network_axioms(training, x, 0, "grad")
+    assert training.training
 
 
 def test_invalid_arguments_are_refused():

@@ -20,8 +20,14 @@ from perdure.explain.adapters.arrays import (
     convert_like,
     targets_as_array,
 )
-from perdure.explain.adapters.models import device_and_dtype, outputs_of, preserved_model
-from perdure.explain.checks.network import inspect_network
+from perdure.explain.adapters.models import (
+    device_and_dtype,
+    half_precision_outputs,
+    outputs_of,
+    preserved_model,
+    single_precision,
+)
+from perdure.explain.checks.network import Inspection, inspect_network
 from perdure.explain.explainer import Progress, Reduction, Request, get_explainer
 from perdure.explain.methods.expected_gradients import ExpectedGradients
 from perdure.explain.methods.expected_gradients import expected_gradients as compute_expected_gradients
@@ -63,6 +69,7 @@ def attribute(
     method does not use are ignored; unknown options are refused.
 
     A network on which the method would be wrong is refused with the layer and the remedy. The network is left unchanged.
+    A float16 or bfloat16 network is explained through a float32 copy. Token ids need a ``baseline``, the id of a mask token.
     Random draws depend only on the seed and the example. ``progress(done, total)`` is called as examples are finished.
     """
     chosen = get_explainer(method)
@@ -169,16 +176,21 @@ def prepared_request(
     _check_integer("seed", seed, 0)
     requirement = get_explainer(method).requirement(options or {})
     with torch.inference_mode(False), torch.enable_grad(), preserved_model(model):
-        device, dtype = device_and_dtype(model, x)
+        explained = single_precision(model)
+        device, dtype = device_and_dtype(explained, x)
         examples = as_batch_array(x, "x", device, dtype)
-        background_examples = _background(background, examples)
         size = array_batch_size(batch_size, examples.shape[1:])
-        inspection = inspect_network(model, examples)
+        inspection = inspect_network(explained, examples)
         inspection.require(method, requirement)
+        background_examples = _background(background, examples)
+        _check_tokens(method, inspection, examples, baseline)
+        scores = outputs_of(explained, examples, size)
+        if explained is not model:  # a half-precision network; its own outputs decide what is predicted
+            scores = half_precision_outputs(model, examples, size, scores)
         yield Request(
-            model=model,
+            model=explained,
             x=examples,
-            target=targets_as_array(target, outputs_of(model, examples, size)),
+            target=targets_as_array(target, scores),
             background=background_examples,
             samples=int(samples),
             seed=int(seed),
@@ -188,6 +200,15 @@ def prepared_request(
             inspection=inspection,
             players=players,
             progress=progress,
+        )
+
+
+def _check_tokens(method: str, inspection: Inspection, examples: Tensor, baseline: Any) -> None:
+    """Refuse token ids without the id of a mask: the mean of ids, or 0, is the id of an unrelated token."""
+    if inspection.observation.lookups and not (examples % 1).any() and (baseline is None or isinstance(baseline, str)):
+        raise InputError(
+            f"method {method!r}: layer {inspection.observation.lookups[0]!r} looks up token ids, which have no mean; "
+            "pass baseline= the id of the mask or padding token"
         )
 
 

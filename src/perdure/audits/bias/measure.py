@@ -16,8 +16,15 @@ from perdure.audits.bias.results import BiasResult, ExplainerBias, bias_result_v
 from perdure.audits.controls import CONTROLS, methods_without_controls
 from perdure.base.errors import InputError
 from perdure.explain import Players, ShapleyTable
-from perdure.explain.adapters.arrays import array_batch_size, targets_as_array
-from perdure.explain.adapters.models import outputs_of, preserved_model
+from perdure.explain.adapters.arrays import array_batch_size, as_batch_array, targets_as_array
+from perdure.explain.adapters.models import (
+    device_and_dtype,
+    half_precision_outputs,
+    outputs_of,
+    preserved_model,
+    single_precision,
+)
+from perdure.explain.adapters.rejection import rejected_input
 from perdure.explain.shapley.players import players_of
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
@@ -84,8 +91,9 @@ def measure_bias(
     chosen = settings or BiasSettings()
     methods = (*methods_without_controls(chosen.methods), *CONTROLS)
     report = progress or (lambda *_: None)
-    inputs = (x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))).detach()
+    inputs = as_batch_array(x, "x", *device_and_dtype(network, x))
     units, predicted = _explained_units(network, inputs, target, chosen.batch_size)
+    network = single_precision(network)
     players = _players(chosen.players, inputs[0])
     estimator = chosen.estimator or ("exact" if players.count <= EXACT_PLAYERS else "antithetic")
     shared: dict[str, Any] = {"background": background, "seed": chosen.seed, "batch_size": chosen.batch_size}
@@ -227,13 +235,13 @@ def _explained_units(
     network: nn.Module, x: Tensor, target: Any, batch_size: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the explained output of each example, and the output with the highest score."""
+    size = array_batch_size(batch_size, x.shape[1:])
     with preserved_model(network), torch.no_grad():
         network.eval()
-        device = next(network.parameters(), x).device
-        try:
-            scores = outputs_of(network, x.to(device), array_batch_size(batch_size, x.shape[1:]))
-        except (RuntimeError, TypeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"the network does not accept inputs of shape {tuple(x.shape[1:])} ({reason})") from error
+        explained = single_precision(network)
+        with rejected_input(explained, x):
+            scores = outputs_of(explained, x, size)
+        if explained is not network:  # a half-precision network; its own outputs decide what is predicted
+            scores = half_precision_outputs(network, x, size, scores)
     units = targets_as_array(target, scores).cpu().numpy().astype(np.int64)
     return units, scores.argmax(dim=1).cpu().numpy().astype(np.int64)

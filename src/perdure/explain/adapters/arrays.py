@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure.base.errors import InputError
+from perdure.explain.adapters.rejection import ONE_INPUT
 
 BATCH_ROWS = 1024
 BATCH_ELEMENTS = 400_000  # 130 rows of 3 x 32 x 32; larger batches exceed the CPU caches and are slower
@@ -17,6 +18,7 @@ BATCH_ELEMENTS = 400_000  # 130 rows of 3 x 32 x 32; larger batches exceed the C
 
 def as_batch_array(values: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return a detached copy of a batch of examples as a tensor. NaN and infinite values raise `InputError`."""
+    check_one_array(values, name)
     try:
         tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
     except (TypeError, ValueError) as error:
@@ -33,13 +35,39 @@ def as_batch_array(values: Any, name: str, device: torch.device, dtype: torch.dt
     return batch
 
 
+def check_one_array(values: Any, name: str) -> None:
+    """Refuse the inputs of a network with several arguments: a dictionary, or arrays of different shapes."""
+    sequence = isinstance(values, list | tuple) and all(hasattr(value, "shape") for value in values)
+    if isinstance(values, dict) or (sequence and len({tuple(value.shape) for value in values}) > 1):
+        raise InputError(f"{name}: expected one array, got a {type(values).__name__} of {len(values)}; {ONE_INPUT}")
+
+
 def convert_like(values: Tensor, template: Any) -> Tensor | NDArray[Any]:
-    """Return ``values`` in the form of ``template``: a tensor with its device and floating-point type, or a numpy array."""
+    """Return ``values`` in the form of ``template``: a tensor with its device and floating-point type, or a numpy array.
+
+    Values that a half-precision template cannot hold raise `InputError`.
+    """
     if not isinstance(template, Tensor):
         array: NDArray[Any] = values.detach().cpu().numpy()
         return array
     dtype = template.dtype if template.is_floating_point() else values.dtype
-    return values.detach().to(device=template.device, dtype=dtype)
+    converted = values.detach().to(device=template.device, dtype=dtype)
+    if dtype in (torch.float16, torch.bfloat16):
+        _check_range(values.detach(), dtype)
+    return converted
+
+
+def _check_range(values: Tensor, dtype: torch.dtype) -> None:
+    """Refuse rows whose largest magnitude a type cannot represent, or only with less than its full precision."""
+    limits = torch.finfo(dtype)
+    largest = values.flatten(1).abs().nan_to_num(0.0).amax(dim=1)
+    outside = (largest > limits.max) | ((largest < limits.smallest_normal) & (largest > 0))
+    if outside.any():
+        index = int(outside.nonzero()[0])
+        raise InputError(
+            f"example {index}: the map's largest value, {float(largest[index]):.2g}, is outside the range of "
+            f"{str(dtype).removeprefix('torch.')}; pass x as float32"
+        )
 
 
 def array_batch_size(batch_size: int | None, shape: torch.Size | tuple[int, ...]) -> int:

@@ -12,11 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, error_message
 from perdure.explain.adapters.arrays import check_finite_array
+from perdure.explain.adapters.rejection import rejected_input
 
 TOLERANCE = 1e-5
 """Largest difference between the outputs of a network and of its rewritten copy, relative to the largest output."""
+HALF = (torch.float16, torch.bfloat16)
+HALF_TOLERANCE = 0.1
+"""Largest difference between a half-precision network and its float32 copy, relative to the largest output."""
 MIN_CHANNELS = 16  # convolutions with fewer channels are slower in the channels-last layout (measured on LeNet)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -171,13 +175,52 @@ def _same_outputs(model: nn.Module, probe: Tensor, expected: Tensor) -> bool:
 
 
 def device_and_dtype(model: nn.Module, fallback: Any = None) -> tuple[torch.device, torch.dtype]:
-    """Return the device and floating-point type of a network; without parameters or buffers, those of ``fallback``."""
+    """Return the device and floating-point type of a network; without parameters or buffers, those of ``fallback``.
+
+    The type is at least float32: a half-precision network is explained through `single_precision`.
+    """
+    device, dtype = _own_device_and_dtype(model, fallback)
+    return device, torch.float32 if dtype in HALF else dtype
+
+
+def _own_device_and_dtype(model: nn.Module, fallback: Any = None) -> tuple[torch.device, torch.dtype]:
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.is_floating_point():
             return tensor.device, tensor.dtype
     if isinstance(fallback, Tensor) and fallback.is_floating_point():
         return fallback.device, fallback.dtype
     return torch.device("cpu"), torch.float32
+
+
+def single_precision(model: nn.Module) -> nn.Module:
+    """Return the network, or a float32 copy of it if a parameter or buffer is float16 or bfloat16.
+
+    In half precision the rounding error of an output is larger than the contribution of a single variable.
+    """
+    if not any(tensor.dtype in HALF for tensor in (*model.parameters(), *model.buffers())):
+        return model
+    try:
+        return copy.deepcopy(model).float()
+    except (RuntimeError, TypeError, NotImplementedError) as error:
+        raise InputError(
+            f"network: a float32 copy of this half-precision network cannot be made ({error_message(error)}); "
+            "pass model.float()"
+        ) from error
+
+
+def half_precision_outputs(model: nn.Module, x: Tensor, batch_size: int, expected: Tensor) -> Tensor:
+    """Return the outputs of a half-precision network; `InputError` if its float32 copy, ``expected``, differs too much."""
+    _, dtype = _own_device_and_dtype(model)
+    rows = x.to(dtype)
+    with rejected_input(model, rows):
+        scores = outputs_of(model, rows, batch_size).to(expected.dtype)
+    gap = float((scores - expected).abs().max() / expected.abs().max().clamp(min=torch.finfo(expected.dtype).tiny))
+    if gap > HALF_TOLERANCE:
+        raise InputError(
+            f"network: outputs in {str(dtype).removeprefix('torch.')} differ from those of its float32 copy by {gap:.0%} of "
+            "the largest output, so maps of the copy would not explain it; pass model.float()"
+        )
+    return scores
 
 
 def outputs_of(model: nn.Module, x: Tensor, batch_size: int) -> Tensor:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from perdure.base.errors import InputError
 from perdure.explain.adapters.arrays import as_batch_array, check_finite_array
-from perdure.explain.adapters.models import checked_shape, device_and_dtype, preserved_model
+from perdure.explain.adapters.models import checked_shape, device_and_dtype, preserved_model, single_precision
+from perdure.explain.adapters.rejection import rejected_input
 from perdure.explain.checks.observation import Observation, Operation, observe
 from perdure.explain.checks.operations import ELEMENTWISE
 from perdure.explain.explainer import EXPLAINERS
@@ -29,6 +30,10 @@ AVERAGE_POOLS = (
     nn.AdaptiveAvgPool1d,
     nn.AdaptiveAvgPool2d,
     nn.AdaptiveAvgPool3d,
+)
+TOKENS_WITHOUT_GRADIENT = (
+    "use 'shapley' or 'lime' with baseline= the id of the mask or padding token, or wrap the network in a module that takes "
+    "the embeddings"
 )
 ALTERNATIVES = "use 'expected_gradients', 'integrated_gradients' or 'shapley' instead"
 
@@ -69,7 +74,10 @@ class Gradients:
     def problems(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:  # noqa: ARG002
         """Yield the layer at which the gradient is cut off."""
         remedy = "remove detach, no_grad, .data or integer casts between input and output, or use 'shapley' or 'lime'"
-        if not observation.differentiable:
+        if not observation.differentiable and observation.lookups:
+            text = "the inputs are indices of an embedding (token ids), which have no gradient"
+            yield Problem(observation.lookups[0], text, TOKENS_WITHOUT_GRADIENT)
+        elif not observation.differentiable:
             layer = observation.detached_layer or ""
             yield Problem(layer, "the output has no gradient with respect to the input", remedy)
         elif observation.detached_layer is not None:
@@ -157,7 +165,7 @@ class Inspection:
     model: nn.Module
     observation: Observation
     general: tuple[Problem, ...]
-    """Problems for every method: outputs that depend on chance or on the rest of the batch."""
+    """Problems for every method: outputs that depend on chance or on the rest of the batch, or are rounded."""
 
     @property
     def additions(self) -> frozenset[str]:
@@ -178,7 +186,7 @@ class Inspection:
 def check_network(model: nn.Module, x: Any) -> tuple[Finding, ...]:
     """Return everything in a network that would make a registered method wrong, with its remedy."""
     with preserved_model(model), torch.inference_mode(False):
-        inspection = inspect_network(model, as_batch_array(x, "x", *device_and_dtype(model, x)))
+        inspection = inspect_network(single_precision(model), as_batch_array(x, "x", *device_and_dtype(model, x)))
         methods: dict[Problem, set[str]] = {problem: set() for problem in inspection.general}
         for name in EXPLAINERS.names():
             for problem in inspection.problems(EXPLAINERS.get(name).requirement({})):
@@ -192,10 +200,12 @@ def inspect_network(model: nn.Module, x: Tensor) -> Inspection:
     if training:
         return Inspection(model, Observation(), training)
     rows = x[:2] if len(x) > 1 else torch.cat([x[:1], torch.zeros_like(x[:1])])
-    observation, output = observe(model, rows)
-    scores = checked_shape(output, len(rows))
-    check_finite_array(scores[: len(x)].detach(), 0, "the network's output")
-    return Inspection(model, observation, (*_randomness(observation), *_coupling(model, rows, scores)))
+    with rejected_input(model, rows):
+        observation, output = observe(model, rows)
+        scores = checked_shape(output, len(rows))
+        check_finite_array(scores[: len(x)].detach(), 0, "the network's output")
+        general = (*_randomness(observation), *_rounding(observation), *_coupling(model, rows, scores))
+    return Inspection(model, observation, general)
 
 
 def network_addition_modules(operations: list[Operation]) -> frozenset[str]:
@@ -219,6 +229,12 @@ def _randomness(observation: Observation) -> Iterator[Problem]:
     for layer in dict.fromkeys(observation.random):
         remedy = "call model.eval() first, and pass training=self.training to functional dropout"
         yield Problem(layer, "it draws random numbers, so outputs depend on chance", remedy)
+
+
+def _rounding(observation: Observation) -> Iterator[Problem]:
+    for layer in dict.fromkeys(observation.half):
+        text = "it computes in half precision, whose rounding can exceed the contribution of a variable"
+        yield Problem(layer, text, "remove the autocast or the cast, so that the network computes in float32")
 
 
 def _coupling(model: nn.Module, rows: Tensor, scores: Tensor) -> Iterator[Problem]:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perdure.explain.checks.operations import LINEAR, PRODUCTS, RANDOM, ROUTING, SUMS
+from perdure.explain.adapters.models import HALF
+from perdure.explain.checks.operations import LINEAR, LOOKUPS, PRODUCTS, RANDOM, ROUTING, SUMS
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class Observation:
     """Memory of each module's last output."""
     random: list[str] = field(default_factory=list)
     """Layers that draw random numbers."""
+    half: list[str] = field(default_factory=list)
+    """Layers that compute in float16 or bfloat16."""
+    lookups: list[str] = field(default_factory=list)
+    """Layers that use the input as indices of a table (an embedding)."""
     detached_layer: str | None = None
     """The layer where a value that reaches the output was detached from the gradient of the input, if there is one."""
     differentiable: bool = True
@@ -72,6 +77,10 @@ def observe(model: nn.Module, x: Tensor) -> tuple[Observation, Any]:
 def _memory(tensor: Tensor) -> int:
     """Return a number that identifies the memory of a tensor and of its views."""
     return int(tensor.untyped_storage()._cdata)
+
+
+def _is_integer(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype is not torch.bool
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:
@@ -142,6 +151,10 @@ class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in RANDOM:
             self.observation.random.append(self._layer())
         sources = [tensor for tensor in inputs if _memory(tensor) in self.traces]
+        if name in LOOKUPS and _memory(args[0]) not in self.traces and any(map(_is_integer, sources)):
+            self.observation.lookups.append(self._layer())
+        if sources and any(tensor.dtype in HALF for tensor in _tensors(result)):
+            self.observation.half.append(self._layer())
         if sources and name != "detach":
             self._record(func, name, args, sources)
             self._trace_results(name.rstrip("_"), sources, requires_grad, list(_tensors(result)))

@@ -25,6 +25,11 @@ LINEAR = frozenset({
     "index_add", "mean", "mkldnn_adaptive_avg_pool2d", "native_batch_norm", "neg", "sum", "upsample_bilinear2d",
     "upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d",
 })
+# Operations that read or write a table at given indices.
+LOOKUPS = frozenset({
+    "_embedding_bag", "_embedding_bag_forward_only", "embedding", "gather", "index", "index_select", "scatter", "scatter_",
+    "take",
+})
 # Operations that draw random numbers.
 RANDOM = frozenset({
     "bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "multinomial", "native_dropout",

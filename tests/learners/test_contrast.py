@@ -17,8 +17,13 @@ from torch.nn import functional as F
 from perdure import learners, tasks
 from perdure.base.errors import InputError
 from perdure.learners.data import Preparation
-from perdure.learners.methods.xder import transplant_logits
-from perdure.learners.parts.contrast import relation_distillation, supervised_contrastive_loss
+from perdure.learners.methods.xder import transplant_logits, without_repeated_positions
+from perdure.learners.parts.contrast import (
+    anchor_contrast,
+    asymmetric_contrastive_loss,
+    relation_distillation,
+    supervised_contrastive_loss,
+)
 from perdure.learners.parts.views import color_jitter, resized_crop, strong_views
 from perdure.learners.training import Training
 from tests.helpers.small_data import CPU, batch_of, gradients, make_learner, move, seeded, table
@@ -35,8 +40,8 @@ def two_layers(seed: int = 0) -> nn.Sequential:
 # Loop implementations
 
 
-def slow_contrast(z, y, temperature, anchors):
-    """Return the supervised contrastive loss, computed with loops."""
+def slow_anchor_losses(z, y, temperature, anchors):
+    """Return the supervised contrastive loss of each anchor that is not alone in its class, computed with loops."""
     losses = []
     for i in range(len(z)):
         others = [p for p in range(len(z)) if p != i and y[p] == y[i]]
@@ -44,7 +49,18 @@ def slow_contrast(z, y, temperature, anchors):
             continue
         total = sum(math.exp(float(z[i] @ z[k]) / temperature) for k in range(len(z)) if k != i)
         losses.append(-sum(float(z[i] @ z[p]) / temperature - math.log(total) for p in others) / len(others))
+    return losses
+
+
+def slow_contrast(z, y, temperature):
+    """Return the supervised contrastive loss: the mean over all anchors."""
+    losses = slow_anchor_losses(z, y, temperature, [True] * len(z))
     return sum(losses) / len(losses)
+
+
+def slow_asymmetric_contrast(z, y, temperature, anchors):
+    """Return Co2L's contrastive loss: a sum over anchors, divided by the number of embeddings, times temperature / 0.07."""
+    return temperature / 0.07 * sum(slow_anchor_losses(z, y, temperature, anchors)) / len(z)
 
 
 def slow_relations(student, teacher, student_temperature, teacher_temperature):
@@ -68,13 +84,21 @@ def embeddings(seed: int, count: int = 10) -> torch.Tensor:
 
 def test_supervised_contrastive_loss_equals_a_loop_implementation():
     z, y = embeddings(0), torch.tensor([0, 0, 1, 1, 1, 2, 2, 3, 0, 1])  # 3 is alone in its class
-    for anchors in (torch.ones(10, dtype=torch.bool), torch.arange(10) < 4):
-        slow = slow_contrast(z, y, 0.5, anchors)
-        assert float(supervised_contrastive_loss(z, y, 0.5, anchors)) == pytest.approx(slow, rel=1e-9)
-    assert float(supervised_contrastive_loss(z, y, 0.5)) == pytest.approx(
-        slow_contrast(z, y, 0.5, [True] * 10), rel=1e-9
-    )
+    assert float(supervised_contrastive_loss(z, y, 0.5)) == pytest.approx(slow_contrast(z, y, 0.5), rel=1e-9)
     assert float(supervised_contrastive_loss(z[:2], torch.tensor([0, 1]), 0.5)) == 0
+    for anchors in (torch.ones(10, dtype=torch.bool), torch.arange(10) < 4, torch.arange(10) < 0):
+        slow = slow_asymmetric_contrast(z, y, 0.5, anchors)
+        assert float(asymmetric_contrastive_loss(z, y, 0.5, anchors)) == pytest.approx(slow, rel=1e-9)
+
+
+def test_asymmetric_contrast_is_7_times_the_mean_over_anchors_times_their_share():
+    # The authors' factor 0.5 / 0.07 and their mean over all embeddings, of which three quarters are anchors here.
+    z, y = embeddings(3, count=8).repeat(2, 1), torch.arange(4).repeat(4)
+    anchors = torch.arange(16) % 4 < 3
+    _, has_positives = anchor_contrast(z, y, 0.5)
+    assert bool(has_positives.all())
+    mean = float(anchor_contrast(z, y, 0.5)[0][anchors].mean())
+    assert float(asymmetric_contrastive_loss(z, y, 0.5, anchors)) == pytest.approx(0.75 * 7.142857 * mean, rel=1e-6)
 
 
 def test_relation_distillation_equals_a_loop_implementation():
@@ -96,7 +120,7 @@ def test_co2l_loss_by_hand():
     batch = batch_of(THREE, 0, count=6)
     # Views of examples that are not images are the examples themselves, so the inputs of the loss are known.
     z = F.normalize(learner.projection(net[:2](batch.x)), dim=1).detach().double().repeat(2, 1)
-    slow = slow_contrast(z, batch.y.repeat(2), 0.5, [True] * 12)
+    slow = slow_asymmetric_contrast(z, batch.y.repeat(2), 0.5, [True] * 12)
     assert float(learner.loss(batch).detach()) == pytest.approx(slow, rel=1e-4)
     learner.after_task(0, 0)
     learner.visited.append(0)
@@ -109,8 +133,8 @@ def test_co2l_loss_by_hand():
     x, y = torch.cat([batch.x, past.raw]).repeat(2, 1), torch.cat([batch.y, past.y]).repeat(2)
     z = F.normalize(learner.projection(net[:2](x)), dim=1).detach().double()
     old = F.normalize(old_projection(old_body(x)), dim=1).detach().double()
-    asymmetric = slow_contrast(z, y, 0.5, [i % 12 < 6 for i in range(24)])
-    assert asymmetric != pytest.approx(slow_contrast(z, y, 0.5, [True] * 24), rel=2e-3)
+    asymmetric = slow_asymmetric_contrast(z, y, 0.5, [i % 12 < 6 for i in range(24)])
+    assert asymmetric == pytest.approx(7.142857 / 2 * slow_contrast(z, y, 0.5), rel=0.2)  # half of them are anchors
     slow = asymmetric + 0.7 * slow_relations(z, old, 0.2, 0.01)
     assert float(learner.loss(batch).detach()) == pytest.approx(slow, rel=2e-4)
 
@@ -246,17 +270,57 @@ def test_xder_loss_by_hand():
     p = F.softmax(new[:, :4], dim=1)
     excess = p[:, :2].amax(1) + 0.6 - p[:, 2:].amax(1)
     loss += 0.2 * excess[excess > 0].mean()
-    # Each of the two draws is the whole memory.
-    outputs = torch.cat([new, old, old])
-    own = torch.cat([new[:, 2:4].amax(1), old[:, :2].amax(1), old[:, :2].amax(1)])
+    # Each of the two draws is the whole memory, and repeated examples count once.
+    outputs = torch.cat([new, old])
+    own = torch.cat([new[:, 2:4].amax(1), old[:, :2].amax(1)])
     excess = outputs[:, 4:].amax(1) + 0.6 - own
     loss += 0.2 * excess[excess > 0].mean()
-    z, y = F.normalize(outputs[:, 4:], dim=1).repeat(2, 1), torch.cat([batch.y, past.y, past.y]).repeat(2)
-    loss += 0.3 * slow_contrast(z.double(), y, 5.0, [True] * len(y))
+    z, y = F.normalize(outputs[:, 4:], dim=1).repeat(2, 1), torch.cat([batch.y, past.y]).repeat(2)
+    loss += 0.3 * slow_contrast(z.double(), y, 5.0)
     torch.testing.assert_close(learner.loss(batch).detach(), loss, rtol=1e-4, atol=1e-5)
     # The drawn logits of the present and future heads are replaced by current ones, with the bound.
     expected = transplant_logits(past.logits, old, past.y, [2, 3, 4, 5], 0.85)
     torch.testing.assert_close(learner.memory.all().logits, expected)
+
+
+def test_xder_updates_a_stored_logit_at_its_kth_draw_with_probability_1_over_k():
+    learner = xder_in_second_task(two_layers())
+    drawn = learner.memory.all()
+    updated = torch.stack([learner.choose_logit_updates(drawn) for _ in range(6)])
+    assert updated[0].all()  # the first draw in a task always updates
+    assert torch.equal(learner.draws, torch.full((20,), 6.0))
+    frequencies = torch.zeros(6)
+    for _ in range(100):
+        learner.draws.zero_()
+        frequencies += torch.stack([learner.choose_logit_updates(drawn) for _ in range(6)]).float().mean(dim=1)
+    # 2000 draws each: a standard error of at most 0.011
+    torch.testing.assert_close(frequencies / 100, 1 / torch.arange(1.0, 7.0), atol=0.05, rtol=0)
+    learner.after_task(1, 1)
+    assert torch.equal(learner.draws, torch.zeros(20))  # counted anew in each task
+
+
+def test_xder_leaves_the_logits_of_drawn_examples_that_are_not_chosen():
+    net = two_layers()
+    learner = xder_in_second_task(net)
+    learner.draws += 1e9  # so that the probability of an update is practically 0
+    before = learner.memory.all().logits.clone()
+    move(net, 1)
+    learner.loss(batch_of(THREE, 1))
+    assert torch.equal(learner.memory.all().logits, before)
+    learner.draws.zero_()
+    learner.loss(batch_of(THREE, 1))
+    after = learner.memory.all().logits
+    assert torch.equal(after[:, :2], before[:, :2])
+    assert bool((after[:, 2:] != before[:, 2:]).any(dim=1).all())
+
+
+def test_xder_counts_an_example_that_both_draws_contain_once():
+    stored = xder_in_second_task(two_layers()).memory.all()
+    first, second = stored.select(torch.tensor([4, 2])), stored.select(torch.tensor([2, 9, 4]))
+    drawn, logits = without_repeated_positions([first, second], torch.arange(5.0)[:, None])
+    assert drawn.positions.tolist() == [4, 2, 9]
+    assert logits.flatten().tolist() == [0.0, 1.0, 3.0]
+    assert torch.equal(drawn.raw, stored.raw[[4, 2, 9]])
 
 
 def test_xder_terms_train_only_their_heads():
@@ -282,9 +346,7 @@ def test_xder_running_statistics_follow_one_pass_with_equal_shares_of_all_tasks(
     assert norm.num_batches_tracked is not None
     passes = int(norm.num_batches_tracked)
     batch = batch_of(THREE, 1, count=10)
-    learner.memory.draw = lambda count: replace(
-        learner.memory.all().select(slice(count)), positions=torch.arange(count)
-    )
+    learner.memory.draw = lambda count: learner.memory.all().select(slice(count))
     learner.loss(batch)
     assert int(norm.num_batches_tracked) == passes + 1
     mixed = torch.cat(

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from perdure.base.errors import InputError
 from perdure.learners.data import Batch
 from perdure.learners.learner import learner_parameter_count
-from perdure.learners.parts.contrast import relation_distillation, supervised_contrastive_loss
+from perdure.learners.parts.contrast import asymmetric_contrastive_loss, relation_distillation
 from perdure.learners.parts.memory import StoredExamples, concatenate_memory, shuffle_memory
 from perdure.learners.parts.ranges import require_range_above, require_range_at_least
 from perdure.learners.parts.replay import ClassMemoryLearner
@@ -29,14 +29,22 @@ class Co2L(ClassMemoryLearner, name="co2l"):
     Two strong views of the new examples and of as many stored ones pass through the network's body and an MLP (d, d,
     128) and are normalized to unit length. The loss is the supervised contrastive loss with the new examples as
     anchors, plus, from the second task on, distillation of the similarities that the body and MLP before the task
-    give to the same views (Eq. 3 to 6). The memory holds equal random shares of the classes seen so far.
+    give to the same views (Eq. 3 to 6). As in the authors' code, the contrastive loss is multiplied by temperature /
+    0.07 and divided by the number of all views, stored ones included. The memory holds equal random shares of the
+    classes seen so far.
 
     After each task the network's linear head is trained from zero on features of un-augmented examples of the task
     and the memory, with equal weight for each class and the body frozen. So a checkpoint is a classifier like any
-    other, and the heads of two checkpoints are unrelated. The published recipe has a cosine learning rate after ten
-    warm-up epochs and 500 epochs for the first task; here learning rate and epochs are the training settings. Within
-    a task the head is that of the previous task, so accuracies measured there combine the new body with the old head,
-    and patience is refused.
+    other, and the heads of two checkpoints are unrelated. Within a task the head is that of the previous task, so
+    accuracies measured there combine the new body with the old head, and patience is refused.
+
+    Differences from the authors' code. A batch has as many stored examples as new ones; theirs is drawn from the task's
+    data and the whole memory together, so stored examples are rarer. An anchor is an example of the batch; theirs is
+    any example of the task's classes, which differs only if a task is visited again. The teacher's batch norm is in
+    evaluation mode; theirs is in training mode. Their head is trained on augmented examples drawn with equal
+    probability for each class, here on un-augmented ones with weights. Their learning rate follows a cosine after ten
+    warm-up epochs, the first task has 500 epochs, and one optimizer serves all tasks; here learning rate and epochs are
+    the training settings, and each task has a new optimizer.
     """
 
     @dataclass(frozen=True)
@@ -97,7 +105,7 @@ class Co2L(ClassMemoryLearner, name="co2l"):
         x = torch.cat([strong_views(examples.raw, self.context.preparation, self.context.generator) for _ in range(2)])
         anchors = (torch.arange(len(examples), device=x.device) < batch.size).repeat(2)
         z = co2l_embedding(self.net, self.projection, x)
-        loss = supervised_contrastive_loss(z, examples.y.repeat(2), settings.temperature, anchors)
+        loss = asymmetric_contrastive_loss(z, examples.y.repeat(2), settings.temperature, anchors)
         if self.teacher is not None:
             with torch.no_grad():
                 teacher_z = co2l_embedding(self.teacher, self.teacher_projection, x)

@@ -35,8 +35,9 @@ class StoredExamples:
         return len(self.y)
 
     def select(self, indices: Tensor | slice) -> StoredExamples:
-        """Return the examples with these indices, in this order, without positions."""
-        return StoredExamples(self.raw[indices], self.y[indices], None if self.logits is None else self.logits[indices])
+        """Return the examples with these indices, in this order."""
+        optional = [None if tensor is None else tensor[indices] for tensor in (self.logits, self.positions)]
+        return StoredExamples(self.raw[indices], self.y[indices], *optional)
 
     @property
     def target_logits(self) -> Tensor:
@@ -208,7 +209,7 @@ class GroupedMemory:
         if stored is None:
             return None
         indices = torch.randperm(len(stored), generator=self.generator)[:count].to(stored.y.device)
-        return replace(stored.select(indices), positions=indices)
+        return stored.select(indices)
 
     def update_logits(self, positions: Tensor, logits: Tensor) -> None:
         """Replace the stored logits of the examples at these positions."""

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from perdure import tasks
+from perdure import learners, tasks
+from perdure.learners.training import Training
 from tests.helpers.small_data import batch_of, gradients, make_learner, move, table, zero_gradients
 
 RNG = np.random.default_rng(0)
@@ -155,7 +156,7 @@ def test_the_penalty_is_added_to_the_gradient_of_the_loss():
 
 @settings(max_examples=60, deadline=None)
 @given(strength=st.floats(0, 1e9), rate=st.floats(1e-5, 10), spread=st.floats(0, 100))
-def test_no_update_moves_a_parameter_beyond_its_anchor(strength, rate, spread):
+def test_no_update_of_sgd_moves_a_parameter_beyond_its_anchor(strength, rate, spread):
     net = linear(4, 6)
     learner = make_learner("ewc", THREE_TASKS, net, {"strength": strength})
     learner.rate = rate
@@ -172,6 +173,42 @@ def test_no_update_moves_a_parameter_beyond_its_anchor(strength, rate, spread):
         # The distance to the anchor is multiplied by 1 - 2 * rate * strength * importance, but at least by 0.
         share = (1 - 2 * rate * strength * learner.importance[name].double()).clamp_min(0).float()
         torch.testing.assert_close(distance, share * start, rtol=1e-3, atol=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(strength=st.floats(0, 1e9), rate=st.floats(1e-5, 1), optimizer=st.sampled_from(["adam", "adagrad"]))
+def test_adaptive_optimizers_get_the_whole_penalty_and_stay_near_the_anchor(strength, rate, optimizer):
+    net = linear(4, 6)
+    learner = make_learner("ewc", THREE_TASKS, net, {"strength": strength})
+    learner.rate, learner.adaptive = rate, True
+    learner.anchor = learner.copy_parameters()
+    learner.importance = {name: 10 * torch.rand(value.shape) for name, value in learner.anchor.items()}
+    move(net, 3)
+    start = learner.copy_parameters()
+    optim = Training(lr=rate, optimizer=optimizer).make_optimizer(net.parameters())
+    for update in range(30):
+        zero_gradients(net)
+        learner.after_backward(NOTHING)
+        if not update:
+            for name, parameter in net.named_parameters():
+                whole = 2 * strength * learner.importance[name] * (start[name] - learner.anchor[name])
+                torch.testing.assert_close(parameter.grad, whole)
+        optim.step()
+    for name, after in net.named_parameters():
+        # An update is at most about the learning rate, whatever the gradient, so a strong penalty cannot diverge.
+        distance = (after.detach() - learner.anchor[name]).abs()
+        assert bool((distance <= (start[name] - learner.anchor[name]).abs() + 10 * rate).all())
+
+
+@pytest.mark.parametrize(("optimizer", "adaptive"), [("sgd", False), ("adam", True), ("adagrad", True)])
+def test_penalties_know_the_optimizer_of_the_run(tmp_path, monkeypatch, optimizer, adaptive):
+    ewc, seen = learners.get("ewc"), []
+    monkeypatch.setattr(ewc, "after_backward", lambda self, batch: seen.append(self.adaptive))
+    training = Training(epochs=1, lr=0.01, optimizer=optimizer)
+    learners.execute(
+        learners.Run(THREE_TASKS, ewc, network=lambda shape, outputs: linear(4, 6), training=training), tmp_path
+    )
+    assert set(seen) == {adaptive}
 
 
 # Memory aware synapses

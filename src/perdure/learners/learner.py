@@ -82,6 +82,7 @@ class Learner:
         self.net = context.net
         self.visited: list[int] = []
         self.rate = 0.0  # learning rate of the current epoch, set by the loop
+        self.adaptive = False  # whether the optimizer is adaptive (`Training.adaptive`), set by the loop
         self._task_masks = _task_masks(context.benchmark, context.device)
         self._unsaved = frozenset(vars(self)) | {"_unsaved"}
 

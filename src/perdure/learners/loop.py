@@ -118,6 +118,7 @@ class Loop:
             ),
             settings,
         )
+        self.learner.adaptive = run.training.adaptive
         self.learner.begin()
         self.optimizer: torch.optim.Optimizer | None = None
         self.position = {"step": 0, "epoch": 0, "batch": 0, "trained": False}

@@ -63,6 +63,11 @@ class Training:
             return torch.optim.Adagrad(trained, lr=self.lr, weight_decay=self.weight_decay)
         return torch.optim.SGD(trained, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
 
+    @property
+    def adaptive(self) -> bool:
+        """Whether the optimizer divides each parameter's update by the size of its past gradients."""
+        return self.optimizer != "sgd"
+
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch (0-based)."""
         return self.lr * float(self.decay ** sum(epoch >= milestone for milestone in self.milestones))

@@ -9,9 +9,16 @@ cross-entropy alone.
 
 A task that is visited again adds its importance again.
 
-No parameter is moved beyond its anchor in one update: 2 * strength * importance is capped at 1 / learning rate.
-Without the cap, gradient descent overshoots above this value and diverges above twice this value, which is how large
-published strengths fail with large learning rates.
+With SGD, no parameter is moved beyond its anchor in one update: 2 * strength * importance is capped at 1 / learning
+rate. Without the cap, gradient descent overshoots above this value and diverges above twice this value (with momentum
+m, above 2 (1 + m) times this value), which is how large published strengths fail with large learning rates. Published
+code has no cap.
+
+Adam and Adagrad divide each parameter's gradient by the size of its past gradients. An update is then about the
+learning rate at most, whatever the penalty, so it cannot diverge, and the penalty is not capped. A proximal step after
+the update (the distance to the anchor divided by 1 + 2 * learning rate * strength * importance, similar to the weight
+decay of AdamW) would be stable too, but an adaptive update does not shrink with the gradient, so the same strength
+would protect less, and published strengths would not apply.
 """
 
 from __future__ import annotations
@@ -37,12 +44,14 @@ class PenaltyLearner(Learner):
         self.importance: Parameters = {}
 
     def add_penalty_gradient(self, strength: float) -> None:
-        """Add the gradient of strength * sum importance * (theta - anchor)^2 to the gradient of the loss."""
+        """Add the gradient of strength * sum importance * (theta - anchor)^2 to that of the loss; capped with SGD."""
         if not self.anchor:
             return
         for name, parameter in self.net.named_parameters():
             if parameter.grad is not None:
-                pull = (2 * strength * self.importance[name]).clamp_max(1 / self.rate)
+                pull = 2 * strength * self.importance[name]
+                if not self.adaptive:
+                    pull = pull.clamp_max(1 / self.rate)
                 parameter.grad.add_(pull * (parameter.detach() - self.anchor[name]))
 
     @property

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from perdure.base.errors import InputError
 from perdure.learners.data import Batch
 from perdure.learners.methods.bfp import bfp_feature_distance
 from perdure.learners.parts.memory import BalancedReservoir, GroupedMemory, StoredExamples, memory_herding_order
@@ -233,3 +234,37 @@ def test_bfp_creates_a_new_projection_and_optimizer_for_each_task():
 def test_feature_distance_is_divided_by_the_root_of_the_dimension():
     projected, old = torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.zeros(2, 2)
     assert float(bfp_feature_distance(projected, old)) == pytest.approx((5 + 0) / 2 / 2**0.5)
+
+
+# Rehearsal
+
+
+@pytest.mark.parametrize(("outputs", "classes"), [("all", 6), ("seen", 4)])
+def test_rehearsal_cross_entropy_runs_over_all_outputs_or_the_classes_seen_so_far(outputs, classes):
+    net = seeded(nn.Linear(4, 6))
+    learner = make_learner("rehearsal", THREE, net, {"buffer": 20, "outputs": outputs})
+    learner.after_task(0, 0)
+    learner.visited.append(0)
+    batch, past = batch_of(THREE, 1), learner.memory.all()
+    x, y = torch.cat([batch.x, past.raw]), torch.cat([batch.y, past.y])
+    torch.testing.assert_close(learner.loss(batch), F.cross_entropy(net(x)[:, :classes], y))
+
+
+def test_rehearsal_over_seen_classes_does_not_push_unseen_outputs_down():
+    for outputs, pushed in (("all", True), ("seen", False)):
+        net = seeded(nn.Linear(4, 6))
+        learner = make_learner("rehearsal", THREE, net, {"buffer": 20, "outputs": outputs})
+        before = net(batch_of(THREE, 0).x)[:, 2:].mean().item()
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+        for _ in range(50):
+            optimizer.zero_grad()
+            learner.loss(batch_of(THREE, 0)).backward()
+            optimizer.step()
+        after = net(batch_of(THREE, 0).x)[:, 2:].mean().item()
+        assert (after < before - 1) == pushed
+        assert pushed or after == before
+
+
+def test_rehearsal_refuses_unknown_outputs():
+    with pytest.raises(InputError, match="setting 'outputs': expected 'all' or 'seen', got 'old'"):
+        make_learner("rehearsal", THREE, nn.Linear(4, 6), {"outputs": "old"})

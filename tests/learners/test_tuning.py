@@ -143,6 +143,20 @@ def test_run_study_makes_the_table_of_learners(tmp_path):
     assert len(naive) == 2
 
 
+def test_a_page_keeps_the_sections_of_studies_that_were_not_run(tmp_path):
+    page = tmp_path / "page.md"
+    first, second = (f"## {study.title}\n\nold\n" for study in memory_learners.STUDIES.values())
+    memory_learners.write_memory_learners([second], page)
+    memory_learners.write_memory_learners([first], page)
+    intro = page.read_text().partition("## ")[0]
+    assert page.read_text() == f"{intro}{first}\n{second}"
+    memory_learners.write_memory_learners([second.replace("old", "new")], page)
+    assert page.read_text() == f"{intro}{first}\n{second.replace('old', 'new')}"
+    page.write_text(page.read_text() + "\n## A study that was removed\n")
+    memory_learners.write_memory_learners([first, second], page)
+    assert page.read_text() == f"{intro}{first}\n{second}"
+
+
 def test_comparison_with_the_paper_counts_reversed_pairs(tmp_path):
     names = ("naive", "joint", "lwf", "icarl", "der++")
     small = replace(

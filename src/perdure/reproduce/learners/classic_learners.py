@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from perdure.audits import Audit, LearnerAudit
-from perdure.base.files import write_atomically
 from perdure.learners import Training
 from perdure.reproduce.learners.study import (
     Study,
@@ -15,6 +14,7 @@ from perdure.reproduce.learners.study import (
     learner_study_protocol,
     learner_study_records,
     tuned_learner_study_settings,
+    write_learner_study_page,
 )
 
 CLASSIC = ("naive", "cumulative", "joint", "l2", "ewc", "online-ewc", "si", "mas", "lwf", "rehearsal", "gem", "agem")
@@ -55,7 +55,15 @@ _CIFAR_TASK = replace(
     scenario="task",
     learners=PAPER,
 )
-STUDIES = {study.name: study for study in (_MNIST, _CIFAR, _CIFAR_TASK)}
+# Rehearsal as in the code of Hsu et al.: the cross-entropy runs over the classes seen so far.
+_CIFAR_SEEN = replace(
+    _CIFAR,
+    name="cifar10-small-seen",
+    title="Split CIFAR-10 (small), class-incremental: rehearsal over the classes seen so far",
+    learners=("naive", "rehearsal"),
+    settings={"rehearsal": {"outputs": "seen"}},
+)
+STUDIES = {study.name: study for study in (_MNIST, _CIFAR, _CIFAR_SEEN, _CIFAR_TASK)}
 
 
 def classic_learners_table(study: Study, audit: Audit, out: Path) -> str:
@@ -90,7 +98,7 @@ def classic_learners_table(study: Study, audit: Audit, out: Path) -> str:
 
 
 def write_classic_learners(sections: list[str], path: Path) -> None:
-    """Write the page of all studies."""
+    """Write the page; sections of other studies on an existing page are kept."""
     intro = [
         "# The twelve classic learners",
         "",
@@ -101,7 +109,7 @@ def write_classic_learners(sections: list[str], path: Path) -> None:
         "means that the metric is not defined for the learner.",
         "",
     ]
-    write_atomically(path, "\n".join([*intro, *sections]).encode())
+    write_learner_study_page(intro, sections, [study.title for study in STUDIES.values()], path)
 
 
 def _chosen_settings(out: Path, study: Study, entry: LearnerAudit) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from perdure.audits import Audit, Interval, LearnerAudit
-from perdure.base.files import write_atomically
 from perdure.learners import Training
 from perdure.reproduce.learners.study import (
     Study,
@@ -19,6 +18,7 @@ from perdure.reproduce.learners.study import (
     learner_study_records,
     learner_study_step_seconds,
     tuned_learner_study_settings,
+    write_learner_study_page,
 )
 
 PAPER = {
@@ -156,7 +156,7 @@ def accuracy(entry: LearnerAudit) -> Interval:
 
 
 def write_memory_learners(sections: list[str], path: Path) -> None:
-    """Write the page of all studies."""
+    """Write the page; sections of other studies on an existing page are kept."""
     intro = [
         "# The nine methods of the SHAPC paper's Table 1",
         "",
@@ -173,4 +173,4 @@ def write_memory_learners(sections: list[str], path: Path) -> None:
         "[What agrees and what does not](../learners.md#the-nine-methods-of-the-shapc-paper).",
         "",
     ]
-    write_atomically(path, "\n".join([*intro, *sections]).encode())
+    write_learner_study_page(intro, sections, [study.title for study in STUDIES.values()], path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 from perdure import learners, tasks
 from perdure.audits import Audit, Interval
 from perdure.audits import audit as audit_records
-from perdure.base.files import read_json, write_json
+from perdure.base.files import read_json, write_atomically, write_json
 from perdure.learners import Position, Progress, Run, Training
 from perdure.learners.tuning import best_settings, with_tuned_settings
 from perdure.record import Record, find_records
@@ -153,6 +154,23 @@ def audit_study(study: Study, out: Path) -> Audit:
 def learner_study_records(study: Study, out: Path) -> list[Record]:
     """Return a study's finished records."""
     return [record for path in find_records([out / study.name]) if (record := Record.open(path)).complete]
+
+
+def write_learner_study_page(intro: Sequence[str], sections: Sequence[str], titles: Sequence[str], path: Path) -> None:
+    """Write a page of studies; sections of an existing page that are not given are kept, in the order of ``titles``."""
+    by_heading = {_heading(section): section for section in sections}
+    if path.exists():
+        _, *existing = re.split(r"^(?=## )", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        known = {f"## {title}" for title in titles}
+        by_heading = {_heading(section): section for section in existing if _heading(section) in known} | by_heading
+    order = [f"## {title}" for title in titles]
+    ordered = sorted(by_heading, key=lambda heading: order.index(heading) if heading in order else len(order))
+    parts = [by_heading[heading].rstrip("\n") + "\n" for heading in ordered]
+    write_atomically(path, "\n".join([*intro, *parts]).encode())
+
+
+def _heading(section: str) -> str:
+    return section.partition("\n")[0]
 
 
 def learner_study_protocol(study: Study, record: Record) -> str:

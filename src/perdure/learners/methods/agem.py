@@ -15,7 +15,11 @@ class AGEM(ReplayLearner, name="agem"):
     """Averaged GEM (Chaudhry et al. 2019): one gradient constraint from a batch of the memory.
 
     If g . g_ref < 0, then g <- g - (g . g_ref / g_ref . g_ref) g_ref (Eq. 11). g_ref is the gradient on a random
-    batch from a reservoir over all past tasks; a widespread implementation stores only one mini-batch per task.
+    batch from a reservoir over all past tasks.
+
+    Differences from the paper: it stores equal numbers of examples of each class and trains one epoch per task; here
+    the memory is a reservoir to which a task's examples are added when it ends, and training can have any number of
+    epochs. mammoth stores only one mini-batch per task.
     """
 
     @dataclass(frozen=True)

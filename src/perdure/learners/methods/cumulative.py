@@ -10,7 +10,8 @@ from perdure.tasks import Examples
 class Cumulative(Learner, name="cumulative"):
     """Train a new network on all data so far at each task: the upper bound.
 
-    The baseline "Cumulative" of Diaz-Rodriguez et al. 2018; each network is trained from scratch.
+    The baseline "Cumulative" of Diaz-Rodriguez et al. 2018; each network is trained from scratch, for as many epochs as
+    each task of the other learners.
     """
 
     def before_task(self, step: int, task: int) -> None:  # noqa: ARG002

@@ -14,7 +14,8 @@ class DERPlusPlus(DER, name="der++"):
     """DER++ (Buzzega et al. 2020): DER, plus the labels of a second draw from the memory.
 
     The loss is cross-entropy + alpha * squared distance to stored logits + beta * cross-entropy with stored labels
-    (Eq. 6). The two draws from the reservoir are independent. Reservoir, logits and distance are as in DER.
+    (Eq. 6). The two draws from the reservoir are independent, as in the authors' code. Reservoir, logits and distance are
+    as in DER.
     """
 
     @dataclass(frozen=True)

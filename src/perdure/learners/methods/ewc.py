@@ -23,6 +23,9 @@ class EWC(PenaltyLearner, name="ewc"):
     y drawn from the network's prediction. Other implementations differ by orders of magnitude, and so do published
     strengths: squares of mini-batch mean gradients (avalanche), true labels ("empirical Fisher"), gradients of all
     classes weighted by p(y|x). In the task-incremental scenario p is restricted to the outputs of the task.
+
+    Differences from the paper: the factor 1/2 of its penalty is part of ``strength``, at most ``fisher_samples`` examples
+    of a task are used, and with SGD the penalty is capped (`perdure.learners.parts.penalty`).
     """
 
     @dataclass(frozen=True)
@@ -71,7 +74,9 @@ class OnlineEWC(EWC, name="online-ewc"):
     """Online EWC (Schwarz et al. 2018): one decayed Fisher, anchored at the last solution.
 
     As EWC, with a single penalty strength * F (theta - theta_last)^2, where F <- gamma F + F_new after each task (Eq.
-    9).
+    9). Differences from the paper: as for EWC, and the default gamma is 1, as in mammoth. The published strengths are
+    mammoth's, whose Fisher uses the true label and weights its gradient by p(y|x); it is smaller than the Fisher here
+    for labels that the network does not predict.
     """
 
     @dataclass(frozen=True)

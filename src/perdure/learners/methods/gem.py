@@ -23,7 +23,11 @@ class GEM(ReplayLearner, name="gem"):
     If the gradient g makes an obtuse angle with the gradient g_k on the memory of an old task, it is replaced by g +
     G^T v, where v solves the dual min 1/2 v^T (G G^T + ridge) v + (G g)^T v with v >= margin (Eq. 11), by the method
     of Goldfarb and Idnani (quadprog). A margin above 0 moves the update towards the old tasks, as in the authors'
-    code. Each old task has buffer / number of tasks stored examples.
+    code.
+
+    Differences from the authors' code: each old task has buffer / number of tasks random examples, stored when the task
+    ends and augmented at each update (theirs are the last examples of the stream, stored during the task); in the
+    class-incremental scenario the losses run over all outputs (theirs over the outputs of the task).
     """
 
     @dataclass(frozen=True)

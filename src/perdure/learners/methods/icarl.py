@@ -30,6 +30,11 @@ class ICaRL(ClassMemoryLearner, name="icarl"):
     augmentation flips. The network's logits are still available (``self.net``); `decision_network` without tensors
     returns the network itself.
 
+    Differences from the paper: outputs of classes that are not seen yet exist and have the target 0; the loss is a mean
+    over outputs instead of a sum; the old network's sigmoids are computed for the same augmented view at each update,
+    not once before the task. These are as in mammoth. Mirror images in the class means are as in the authors' CIFAR-100
+    code.
+
     A class that the present task trains has its labels as targets even if it was seen before, so revisited tasks and
     domain-incremental benchmarks work; in the latter nothing is distilled, because every class is trained in every
     task. Exemplars are stored for each class of each task. Before a class has exemplars (evaluation within its first

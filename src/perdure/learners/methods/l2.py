@@ -14,6 +14,7 @@ class L2(PenaltyLearner, name="l2"):
 
     The loss is cross-entropy + strength * sum (theta - theta_last)^2: a quadratic penalty with importance 1, the
     baseline of Kirkpatrick et al. 2017 and Hsu et al. 2018. Only the anchor is stored; the importance is a single 1.
+    With SGD the penalty is capped, unlike in published code (`perdure.learners.parts.penalty`).
     """
 
     @dataclass(frozen=True)

@@ -15,7 +15,11 @@ class MAS(PenaltyLearner, name="mas"):
     The loss is cross-entropy + strength * sum importance (theta - theta_last)^2, with importance = mean over examples
     of |d ||f(x)||^2 / d theta| (Eq. 3). Labels are not used. Importances of tasks are added, as in the authors' code;
     other implementations average old and new. Gradients are computed for single examples; some implementations use
-    the gradient of a mini-batch mean.
+    the gradient of a mini-batch mean. Hsu et al. take the mean of the squared outputs instead of their sum, so their
+    importances are smaller by the number of outputs.
+
+    Differences from the paper: the importance uses at most ``samples`` examples of a task and, in the task-incremental
+    scenario, only the outputs of the task; with SGD the penalty is capped (`perdure.learners.parts.penalty`).
     """
 
     @dataclass(frozen=True)

@@ -14,8 +14,11 @@ class SI(PenaltyLearner, name="si"):
 
     During training omega_i accumulates -g_i * (change of theta_i), where g is the gradient of the unregularized loss.
     After a task Omega_i += omega_i / (total change_i^2 + xi), with negative omega set to 0 (Eq. 4 and 5). The penalty
-    is c * sum Omega (theta - theta_last)^2. Gradient values are clipped at 1 before the update, as public
-    implementations do; omega uses the unclipped gradient.
+    is c * sum Omega (theta - theta_last)^2. Omega uses the unclipped gradient.
+
+    Differences from the paper: negative omega is set to 0 (mammoth and Hsu et al. keep it, so that a penalty can push
+    a parameter away from its anchor); gradient values are clipped at 1 before the update, as in mammoth; with SGD the
+    penalty is capped (`perdure.learners.parts.penalty`).
     """
 
     @dataclass(frozen=True)

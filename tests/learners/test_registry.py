@@ -1,5 +1,6 @@
 """Learners by name: built-in methods, methods of other packages, summaries, and lazy imports."""
 
+import re
 import subprocess
 import sys
 
@@ -80,6 +81,18 @@ def test_every_learner_has_a_one_line_summary():
         assert summary.endswith("."), name
         assert not summary.endswith("..."), name
     assert learners.summaries()["der"].startswith("Dark experience replay (Buzzega et al. 2020)")
+
+
+def test_every_published_learner_says_how_it_differs_from_its_publication():
+    baselines = {"naive", "joint", "cumulative"}
+    for name in sorted(set(learners.names()) - baselines):
+        if name.startswith("test-"):
+            continue
+        text = learners.get(name).__doc__ or ""
+        assert re.search(r"et al\. \d{4}|and \w+ \d{4}", text), name  # the publication
+        _, found, differences = text.partition("Differences from ")
+        assert found, name
+        assert len(differences.split()) >= 4, name
 
 
 def test_two_different_learners_cannot_have_one_name():

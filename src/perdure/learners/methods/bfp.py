@@ -25,8 +25,10 @@ class BFP(ReplayLearner, name="bfp"):
     the batch and of a third draw from the memory; h_old are the features of the network before the task, in
     evaluation mode. The linear map A (with a bias) is reinitialized for each task and trained jointly by its own SGD.
     From the second task on, the target logits of stored examples are those of the old network for the same augmented
-    view instead of the stored logits, as in the authors' code (which keeps the stored logits on Permuted and Rotated
-    MNIST; the paper's DER++ has stored logits only). The memory is a class-balanced reservoir.
+    view instead of the stored logits. The memory is a class-balanced reservoir.
+
+    Differences from the authors' code: on Permuted and Rotated MNIST it keeps the stored logits as targets; here the old
+    network gives them on every benchmark.
     """
 
     @dataclass(frozen=True)

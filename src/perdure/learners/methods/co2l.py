@@ -38,7 +38,7 @@ class Co2L(ClassMemoryLearner, name="co2l"):
     other, and the heads of two checkpoints are unrelated. Within a task the head is that of the previous task, so
     accuracies measured there combine the new body with the old head, and patience is refused.
 
-    Differences from the authors' code. A batch has as many stored examples as new ones; theirs is drawn from the task's
+    Differences from the authors' code: a batch has as many stored examples as new ones; theirs is drawn from the task's
     data and the whole memory together, so stored examples are rarer. An anchor is an example of the batch; theirs is
     any example of the task's classes, which differs only if a task is visited again. The teacher's batch norm is in
     evaluation mode; theirs is in training mode. Their head is trained on augmented examples drawn with equal

@@ -16,8 +16,11 @@ class DER(ReplayLearner, name="der"):
 
     The loss is cross-entropy + alpha * squared distance to stored logits (Eq. 5). Every training batch is added to a
     reservoir with the logits of its augmented view, in training mode, at that update. As many stored examples as new
-    ones are drawn and augmented again. The distance is the mean of the squared differences over examples and outputs,
-    as in the authors' code; the paper has the squared norm, which is larger by the number of outputs.
+    ones are drawn and augmented again.
+
+    Differences from the paper: the distance is the mean of the squared differences over examples and outputs, as in the
+    authors' code; the paper has the squared norm, which is larger by the number of outputs. In the task-incremental
+    scenario only the outputs of the task are trained by labels; the authors mask outputs at test time only.
     """
 
     @dataclass(frozen=True)

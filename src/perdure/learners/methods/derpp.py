@@ -15,7 +15,7 @@ class DERPlusPlus(DER, name="der++"):
 
     The loss is cross-entropy + alpha * squared distance to stored logits + beta * cross-entropy with stored labels
     (Eq. 6). The two draws from the reservoir are independent, as in the authors' code. Reservoir, logits and distance are
-    as in DER.
+    as in DER. Differences from the paper: those of DER.
     """
 
     @dataclass(frozen=True)

@@ -74,7 +74,9 @@ class OnlineEWC(EWC, name="online-ewc"):
     """Online EWC (Schwarz et al. 2018): one decayed Fisher, anchored at the last solution.
 
     As EWC, with a single penalty strength * F (theta - theta_last)^2, where F <- gamma F + F_new after each task (Eq.
-    9). Differences from the paper: as for EWC, and the default gamma is 1, as in mammoth. The published strengths are
+    9).
+
+    Differences from the paper: as for EWC, and the default gamma is 1, as in mammoth. The published strengths are
     mammoth's, whose Fisher uses the true label and weights its gradient by p(y|x); it is smaller than the Fisher here
     for labels that the network does not predict.
     """

@@ -14,7 +14,8 @@ class L2(PenaltyLearner, name="l2"):
 
     The loss is cross-entropy + strength * sum (theta - theta_last)^2: a quadratic penalty with importance 1, the
     baseline of Kirkpatrick et al. 2017 and Hsu et al. 2018. Only the anchor is stored; the importance is a single 1.
-    With SGD the penalty is capped, unlike in published code (`perdure.learners.parts.penalty`).
+
+    Differences from published code: with SGD the penalty is capped (`perdure.learners.parts.penalty`).
     """
 
     @dataclass(frozen=True)

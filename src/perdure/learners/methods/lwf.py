@@ -17,10 +17,12 @@ class LwF(Learner, name="lwf"):
     The loss is cross-entropy + alpha * distillation (Eq. 1 to 3). The soft targets are the old network's
     probabilities of the past classes to the power 1/T, renormalized, which equals a softmax of logits / T. In the
     class-incremental scenario the cross-entropy runs over the classes seen so far. In the task-incremental scenario
-    the outputs of each old task are distilled separately. The old network sees the same augmented inputs as the new
-    one, and the new outputs are not warmed up: the paper computes the old responses once, without augmentation, and
-    warms up the new outputs, which doubles the cost; later implementations mostly do neither. There is no factor T^2.
-    The outputs of a revisited task are distilled with the others.
+    the outputs of each old task are distilled separately. There is no factor T^2. The outputs of a revisited task are
+    distilled with the others.
+
+    Differences from the paper: the old network sees the same augmented inputs as the new one, and the new outputs are
+    not warmed up. The paper computes the old responses once, without augmentation, and warms up the new outputs, which
+    doubles the cost; mammoth does both, most later implementations do neither.
     """
 
     @dataclass(frozen=True)

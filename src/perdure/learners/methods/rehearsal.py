@@ -18,7 +18,7 @@ class Rehearsal(ReplayLearner, name="rehearsal"):
     The memory holds equal shares of random examples of each old task. The loss is the cross-entropy of the joined
     batch.
 
-    Differences from the authors' code. They add the whole memory to the data of each epoch, repeated until it is
+    Differences from the authors' code: they add the whole memory to the data of each epoch, repeated until it is
     about as large as the task's data, so an epoch has more updates and a memory larger than a task has more weight.
     In the class-incremental scenario their cross-entropy runs over the classes seen so far (``outputs`` = "seen");
     here, as in mammoth's experience replay, it runs over all outputs by default. On a small network without batch

@@ -50,7 +50,7 @@ class XDER(ClassMemoryLearner, name="xder"):
     first draw and 1 / past tasks as many examples of the batch). All other passes leave them unchanged; otherwise
     they would be those of the present task. In the first task they follow the batch.
 
-    Differences from mammoth. The contrast uses the batch and both draws; mammoth draws another 64 examples. mammoth
+    Differences from mammoth: the contrast uses the batch and both draws; mammoth draws another 64 examples. mammoth
     can add a loss that preserves the distances between stored examples on the future heads (``dp_weight``, 3000 in its
     settings for Split CIFAR-100), which is left out here. Its margin to the past heads is off by default; here both
     margins have the weight eta. If a true logit is not positive, it caps the transplanted logits; mammoth's factor

@@ -1,6 +1,7 @@
 """Audits of runs, and their files."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -162,3 +163,84 @@ def test_published_replay_forgets_less_than_naive(shared_data):
         1 - (9 * 0.544 + 8 * 0.48 + 7 * 0.539 + 6 * 0.537 + 5 * 0.468 + 4 * 0.699 + 3 * 0.637 + 2 * 0.69 + 0.745) / 45
     )
     assert "45 of 45" in naive.reasons()["FWT"]
+
+
+def test_worst_case_accuracy_at_task_boundaries_is_marked_as_an_upper_bound(tmp_path):
+    boundaries = audit_runs([run()])
+    (entry,) = boundaries.learners
+    assert entry.evaluated == "task boundaries"
+    assert set(entry.notes) == {"min_accuracy", "worst_case_accuracy"}
+    assert entry.notes["min_accuracy"].startswith("upper bound")
+    assert boundaries.label("min_accuracy") == "min-ACC upper bound"
+    assert "WC-ACC upper bound" in str(boundaries)
+    assert "evaluated at task boundaries only" in str(boundaries)
+    assert "lowest accuracy" not in str(boundaries)
+    dense = Evaluations(np.array([[0.9, 0.2, 0.1], [0.0, 0.5, 0.2], *R[1:].tolist()]), (0, 1, 1, 2))
+    within = audit_runs([run(evaluations=dense)])
+    assert within.learners[0].evaluated == "within tasks"
+    assert within.learners[0].notes == {}
+    assert within.label("min_accuracy") == "min-ACC"
+    assert "upper bound" not in str(within)
+    # The true value is below the bound.
+    assert within.learners[0].measures["min_accuracy"].mean < entry.measures["min_accuracy"].mean
+    mixed = audit_runs([run(), run("si", evaluations=dense)])
+    assert mixed.label("min_accuracy") == "min-ACC"
+    assert any(remark.startswith("min-ACC, WC-ACC (ewc): upper bound") for remark in mixed.remarks())
+    stored = boundaries.to_json()["learners"][0]
+    assert stored["evaluated"] == "task boundaries"
+    # Audits of earlier versions do not say when accuracies were evaluated.
+    del stored["evaluated"], stored["notes"]
+    assert (
+        Audit.from_json({**boundaries.to_json(), "learners": [stored]}).label("min_accuracy") == "min-ACC upper bound"
+    )
+
+
+def test_runs_of_which_only_some_were_evaluated_within_tasks_are_upper_bounds():
+    dense = Evaluations(np.array([[0.9, 0.2, 0.1], [0.0, 0.5, 0.2], *R[1:].tolist()]), (0, 1, 1, 2))
+    for runs in ([run(evaluations=dense), run()], [run(), run(evaluations=dense)]):
+        (entry,) = audit_runs(runs).learners
+        assert entry.evaluated == "task boundaries"
+        assert entry.reasons()["windowed_forgetting"] == "not all runs were evaluated within tasks"
+
+
+def test_the_epsilon_of_computational_efficiency_is_a_stored_setting(tmp_path):
+    cost = Cost.from_rows([[10, 0, 0, 0, 199, 10]] * 3)
+    default = audit_runs([run(cost=cost, lifetime_bits=200)])
+    assert default.learners[0].measures["CE"].mean == pytest.approx(0.5)
+    assert default.settings["ce_epsilon"] == 10
+    assert not any("epsilon" in remark for remark in default.remarks())
+    other = audit_runs([run(cost=cost, lifetime_bits=200)], ce_epsilon=5)
+    assert other.learners[0].measures["CE"].mean == pytest.approx(0.25)
+    assert other.learners[0].scores["W3"].mean < default.learners[0].scores["W3"].mean
+    assert "CE, and CL_score with it, for epsilon = 5 instead of 10" in str(other)
+    other.save(tmp_path / "audit.json")
+    assert Audit.load(tmp_path / "audit.json").settings == other.settings
+    for invalid in (0, -1, math.inf, math.nan):
+        with pytest.raises(InputError, match="--ce-epsilon"):
+            audit_runs([run()], ce_epsilon=invalid)
+
+
+def test_variants_are_stored_and_intransigence_is_relative_to_cumulative_or_joint():
+    def named(learner, seed, table=R, **more):
+        return replace(run(learner, table, **more), run=f"{learner}_seed{seed}.csv")
+
+    upper = [np.array([[0.9, 0.2, 0.1], [0.6, 0.9 + seed / 100, 0.3], [0.5, 0.7, 1.0]]) for seed in range(2)]
+    cumulative = [named("cumulative", seed, upper[seed]) for seed in range(2)]
+    joint = [replace(named("joint", 0, [[0.8, 0.9, 0.7]]), curriculum=(2,), is_reference=True)]
+    audit = audit_runs([named("ewc", 0), named("ewc", 1), *cumulative, *joint])
+    ewc, reference, joint_entry = audit.learners
+    assert ewc.variant_values["intransigence"] == pytest.approx((0.1 / 3, 0.11 / 3))  # each seed with its own reference
+    assert ewc.variants["gem_backward_transfer"].mean == metrics.backward_transfer(R, "gem")
+    assert ewc.notes["intransigence"] == "relative to cumulative"
+    assert reference.reasons(variants=True)["intransigence"] == "cumulative is the reference"
+    assert "reference" in joint_entry.reasons(variants=True)["intransigence"]
+    assert audit.to_json()["learners"][0]["variants"]["intransigence"]["mean"] == pytest.approx(0.105 / 3)
+    without_cumulative = audit_runs([named("ewc", 5), *joint]).learners[0]
+    assert without_cumulative.variants["intransigence"].mean == pytest.approx((-0.1 + 0.1 - 0.3) / 3)
+    assert "trained on all tasks at once" in without_cumulative.notes["intransigence"]
+    alone = audit_runs([named("ewc", 0)])
+    assert alone.learners[0].reasons(variants=True)["intransigence"] == (
+        "needs a run of cumulative or joint on the same benchmark"
+    )
+    assert "intransigence" not in alone.learners[0].reasons()
+    assert "intransigence" in [name for names in alone.missing(variants=True).values() for name in names["ewc"]]

@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import pickle
+import re
 import subprocess
 import sys
 
@@ -62,6 +63,91 @@ def test_score_with_costs_weights_and_percent(perdure, tmp_path):
     partial = json.loads(perdure("score", "a.csv", "--percent", "--renormalise", "--json").stdout)
     assert partial["partial_scores"] is True
     assert partial["learners"][0]["scores"]["W1"]["mean"] == pytest.approx((2.2 / 3 + 0 + 0.6 + 0.2) / 4)
+
+
+def test_score_compares_learners_over_common_seeds(perdure, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for learner, finals in (("ewc", (0.6, 0.7, 0.65)), ("naive", (0.1, 0.14, 0.12))):
+        for seed, final in enumerate(finals):
+            (tmp_path / f"{learner}_seed{seed}.csv").write_text(f".9,.2\n{final},.8\n")
+    files = [f"{learner}_seed{seed}.csv" for learner in ("ewc", "naive") for seed in range(3)]
+    printed = perdure("score", *files).stdout
+    assert "│ ewc − naive" in printed
+    assert "Holm's" in printed
+    assert "(1 pair)" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    value = json.loads(perdure("score", *files, "--json").stdout)
+    difference = value["accuracy_differences"][0]
+    assert difference["difference"]["mean"] == pytest.approx((0.5 + 0.56 + 0.53) / 6)
+    assert difference["p"] < 0.01
+    one = perdure("score", "ewc_seed0.csv", "naive_seed0.csv", "naive_seed1.csv").stdout
+    assert "one common run is not enough for an interval" in " ".join(one.split())
+    none = perdure("score", "ewc_seed0.csv", "naive_seed1.csv").stdout
+    assert "they have no common seed" in " ".join(none.split())
+
+
+def test_many_differences_are_summarised_by_counts(perdure, tmp_path):
+    for index, learner in enumerate("abcdefgh"):
+        for seed in range(2):
+            (tmp_path / f"{learner}_seed{seed}.csv").write_text(f".9,.2\n{0.1 * index + 0.001 * seed * index**2},.8\n")
+    printed = perdure("score", *sorted(path.name for path in tmp_path.glob("*.csv"))).stdout
+    assert "average accuracy: 0 of 28 pairs differ significantly" in printed
+    assert "learner − other learner" not in printed
+
+
+def test_variants_are_printed_on_request_and_always_in_json(perdure, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "ewc.csv").write_text("after,t1,t2\n0,.1,.3\n1,.9,.2\n2,.5,.8\n")
+    (tmp_path / "cumulative.csv").write_text(".9,.2\n.8,.9\n")
+    assert "GEM BWT" not in perdure("score", "ewc.csv", "cumulative.csv").stdout
+    printed = perdure("score", "ewc.csv", "cumulative.csv", "--variants").stdout
+    assert "GEM BWT ↑              │ -0.4000 │    -0.1000 │" in printed
+    assert "intransigence (ewc): relative to cumulative" in printed
+    assert "missing (cumulative): intransigence: cumulative is the reference" in printed
+    assert "missing (cumulative): GEM FWT" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    (ewc, _) = json.loads(perdure("score", "ewc.csv", "cumulative.csv", "--json").stdout)["learners"]
+    assert ewc["variants"]["gem_forward_transfer"]["mean"] == pytest.approx(-0.1)
+    assert ewc["variants"]["intransigence"]["mean"] == pytest.approx(0.05)
+
+
+def test_the_epsilon_of_computational_efficiency_is_an_option(perdure, tmp_path):
+    (tmp_path / "a.csv").write_text(".9,.2\n.5,.8\n")
+    (tmp_path / "c.csv").write_text("after,parameters,memory_bits,operations,passes\n1,5,0,199,10\n2,5,0,199,10\n")
+    options = ("score", "a.csv", "--cost", "c.csv", "--lifetime-bits", "100")
+    assert "epsilon" not in perdure(*options).stdout
+    assert "CE, and CL_score with it, for epsilon = 5 instead of 10" in perdure(*options, "--ce-epsilon", 5).stdout
+    value = json.loads(perdure(*options, "--ce-epsilon", 5, "--json").stdout)
+    assert value["settings"]["ce_epsilon"] == 5
+    assert value["learners"][0]["measures"]["CE"]["mean"] == pytest.approx(0.25)
+    refused = perdure(*options, "--ce-epsilon", 0, code=2).stderr
+    assert "--ce-epsilon): expected a positive, finite number, got 0.0" in refused
+    recorder = Recorder(tmp_path / "r", tasks=1)
+    recorder.after_task(accuracy=[0.5])
+    perdure("audit", "r", "--ce-epsilon", 20, "--variants")
+    assert json.loads((tmp_path / "r/audit.json").read_text())["settings"]["ce_epsilon"] == 20
+    assert "--ce-epsilon" in perdure("audit", "r", "--ce-epsilon", "nan", code=2).stderr
+
+
+def test_worst_case_accuracy_is_marked_unless_evaluated_within_tasks(perdure, tmp_path):
+    boundaries, dense = (Recorder(tmp_path / name, tasks=2, learner=name) for name in ("boundaries", "dense"))
+    for recorder, evaluations in ((boundaries, ()), (dense, [(1, [0.1, 0.3])])):
+        recorder.after_task(accuracy=[0.9, 0.1])
+        recorder.after_task(accuracy=[0.5, 0.8], evaluations=evaluations)
+    printed = perdure("audit", "boundaries").stdout
+    assert re.search(r"WC-ACC upper bound ↑ +│ +0\.6500", printed)
+    assert "evaluated at task boundaries only" in " ".join(printed.split())
+    assert "lowest accuracy" not in printed
+    page = (tmp_path / perdure("report", "boundaries").stdout.strip()).read_text()
+    assert "WC-ACC upper bound" in page
+    assert "evaluated at task boundaries only" in page
+    printed = perdure("audit", "dense").stdout
+    assert "WC-ACC ↑" in printed
+    assert "upper bound" not in printed
+    (entry,) = json.loads((tmp_path / "dense/audit.json").read_text())["learners"]
+    assert entry["evaluated"] == "within tasks"
+    assert entry["measures"]["worst_case_accuracy"]["mean"] == pytest.approx((0.8 + 0.1) / 2)
+    assert "upper bound" not in (tmp_path / perdure("report", "dense").stdout.strip()).read_text()
 
 
 def test_all_files_can_be_runs_of_one_learner(perdure, tmp_path):

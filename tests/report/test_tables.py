@@ -51,6 +51,27 @@ def test_every_table_is_written_in_three_formats_with_the_same_numbers(audit, tm
     assert [row["run"] for row in runs] == [run for entry in audit.learners for run in entry.runs]
 
 
+def test_the_differences_of_accuracy_metrics_and_the_variants_are_tables_and_on_the_page(audit, tmp_path):
+    audit.tables(tmp_path)
+    differences = list(csv.DictReader(io.StringIO((tmp_path / "accuracy-differences.csv").read_text())))
+    assert len(differences) == len(audit.accuracy_differences)
+    first = audit.accuracy_differences[0]
+    assert (differences[0]["metric"], differences[0]["minus"]) == ("average accuracy ↑", HOSTILE)
+    assert float(differences[0]["difference low"]) == first.difference.low
+    assert float(differences[0]["p (Holm)"]) == first.p
+    assert differences[0]["corrected over"] == "3 pairs"
+    with_joint = next(row for row in differences if row["minus"] == "joint")
+    assert (with_joint["p (Holm)"], with_joint["note"]) == ("", "one common run is not enough for an interval")
+    variants = list(csv.DictReader(io.StringIO((tmp_path / "variants.csv").read_text())))
+    assert float(variants[0]["GEM BWT ↑"]) == audit.learners[0].variants["gem_backward_transfer"].mean
+    page = audit.report(tmp_path / "report.html").read_text()
+    assert 'id="table-accuracy-differences"' in page
+    assert 'id="table-variants"' in page
+    assert "min-ACC upper bound ↑" in page
+    assert "evaluated at task boundaries only" in page
+    assert '"label":"lowest accuracy"' not in page
+
+
 def test_latex_and_markdown_escape_special_characters():
     table = Table("t", "title", ("a_b", "x|y"), (("50 % & more", 0.5), ("#1 ~ $x^2$ \\n", None)))
     assert r"a\_b & x|y \\" in table.latex()

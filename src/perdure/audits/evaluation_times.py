@@ -7,8 +7,8 @@ WITHIN_TASKS = "within tasks"
 DEPENDS_ON_EVALUATIONS = ("min_accuracy", "worst_case_accuracy")
 """Metrics that are upper bounds if accuracies were evaluated at task boundaries only."""
 BOUNDARIES_NOTE = (
-    "upper bound, because accuracies were evaluated at task boundaries only; evaluate within tasks for the true value "
-    "(perdure run --evaluate-every N)"
+    "upper bound; accuracies were evaluated at task boundaries only, so drops within tasks are not seen (to see them: perdure "
+    "run --evaluate-every N, or Recorder.after_task(evaluations=...))"
 )
 
 

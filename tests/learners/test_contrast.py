@@ -318,6 +318,7 @@ def test_xder_counts_an_example_that_both_draws_contain_once():
     stored = xder_in_second_task(two_layers()).memory.all()
     first, second = stored.select(torch.tensor([4, 2])), stored.select(torch.tensor([2, 9, 4]))
     drawn, logits = without_repeated_positions([first, second], torch.arange(5.0)[:, None])
+    assert drawn.positions is not None
     assert drawn.positions.tolist() == [4, 2, 9]
     assert logits.flatten().tolist() == [0.0, 1.0, 3.0]
     assert torch.equal(drawn.raw, stored.raw[[4, 2, 9]])

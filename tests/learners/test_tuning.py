@@ -7,12 +7,16 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from perdure import Record, learners, tasks
 from perdure.audits import ShapcSettings, audit_shapc
 from perdure.base.errors import InputError
+from perdure.learners.data import Preparation
 from perdure.learners.training import Training
 from perdure.learners.tuning import with_tuned_settings
+from perdure.nets import features_of
 from perdure.reproduce import (
     STUDIES,
     classic_learners_table,
@@ -21,6 +25,8 @@ from perdure.reproduce import (
     shapc_table,
     write_classic_learners,
 )
+from perdure.reproduce.learners.study import inactive_learner_features
+from tests.helpers.small_data import CPU
 
 DIGITS = tasks.load("split-digits", per_class=20, validation=0.25)
 
@@ -139,8 +145,30 @@ def test_run_study_makes_the_table_of_learners(tmp_path):
     assert [row.split("`")[1] for row in rows] == ["naive", "joint", "rehearsal"]
     assert rows[0].endswith("| 1.00 |")
     assert rows[1].count("–") == 11  # a reference row has an average accuracy only
+    shares = [
+        json.loads(file.read_text())["inactive_features"] for file in (tmp_path / "small/naive").glob("features-*")
+    ]
+    assert rows[0].split(" | ")[-2] == f"{sum(shares) / 2:.2f}"
     naive = list((tmp_path / "small/naive").glob("seed-*"))
     assert len(naive) == 2
+
+
+def test_inactive_features_are_zero_for_every_test_example(tmp_path):
+    def network(shape, outputs):
+        first = nn.Linear(64, 8)
+        with torch.no_grad():
+            first.weight[:3].zero_()
+            first.bias[:3].fill_(-1.0)  # the first three features are 0 for every input
+        return nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(8, outputs))
+
+    run = learners.Run(DIGITS, learners.get("naive"), network=network, training=Training(epochs=1, lr=1e-4))
+    record = learners.execute(run, tmp_path)
+    x = torch.cat([Preparation(DIGITS, CPU).normalize(torch.from_numpy(task.test.x)) for task in DIGITS.tasks])
+    net = run.make_network(0)
+    net.load_state_dict(record.checkpoint(4))
+    share = float((features_of(net, x) == 0).all(dim=0).float().mean())
+    assert share >= 3 / 8
+    assert inactive_learner_features(run, record) == pytest.approx(share)
 
 
 def test_a_page_keeps_the_sections_of_studies_that_were_not_run(tmp_path):

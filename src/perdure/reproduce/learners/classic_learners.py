@@ -10,6 +10,7 @@ from perdure.learners import Training
 from perdure.reproduce.learners.study import (
     Study,
     learner_study_cell,
+    learner_study_inactive_features,
     learner_study_operations,
     learner_study_protocol,
     learner_study_records,
@@ -70,16 +71,17 @@ def classic_learners_table(study: Study, audit: Audit, out: Path) -> str:
     """Return the study in Markdown: accuracy, forgetting, the seven criteria, CL_scores, cost and settings."""
     records = learner_study_records(study, out)
     lines = [f"## {study.title}", "", learner_study_protocol(study, records[0]), ""]
-    header = ["learner", "average accuracy", "forgetting", *CRITERIA[2:], "W1", "W2", "W3", "multiply-adds / naive"]
+    header = ["learner", "average accuracy", "forgetting", *CRITERIA[2:], "W1", "W2", "W3"]
+    header += ["inactive features", "multiply-adds / naive"]
     lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     spent = {entry.learner: learner_study_operations(records, entry.learner) for entry in audit.learners}
     for entry in audit.learners:
         cells = [learner_study_cell(entry.measures[name]) for name in CRITERIA] + [
             learner_study_cell(score) for score in entry.scores.values()
         ]
-        lines.append(
-            f"| `{entry.learner}` | " + " | ".join([*cells, f"{spent[entry.learner] / spent['naive']:.2f}"]) + " |"
-        )
+        cells.append(f"{learner_study_inactive_features(study, out, entry.learner):.2f}")
+        cells.append(f"{spent[entry.learner] / spent['naive']:.2f}")
+        lines.append(f"| `{entry.learner}` | " + " | ".join(cells) + " |")
     shares = sorted(audit.first_places.items(), key=lambda pair: -pair[1])
     lines += [
         "",
@@ -106,7 +108,8 @@ def write_classic_learners(sections: list[str], path: Path) -> None:
         "Means over seeds with 95 % Student t intervals (half-widths after ±). Every learner has the same number of tuning",
         "trials, evaluated on validation data only (a fifth of the training data). W1 to W3: CL_score with these",
         "weights. A dash",
-        "means that the metric is not defined for the learner.",
+        "means that the metric is not defined for the learner. Inactive features: share of the penultimate features that are",
+        "0 for every test image after the last task.",
         "",
     ]
     write_learner_study_page(intro, sections, [study.title for study in STUDIES.values()], path)

@@ -12,12 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from perdure import learners, tasks
 from perdure.audits import Audit, Interval
 from perdure.audits import audit as audit_records
 from perdure.base.files import read_json, write_atomically, write_json
 from perdure.learners import Position, Progress, Run, Training
+from perdure.learners.data import Preparation
 from perdure.learners.tuning import best_settings, with_tuned_settings
+from perdure.nets import features_of
 from perdure.record import Record, find_records
 from perdure.tasks.benchmark import Augmentation
 
@@ -103,9 +107,24 @@ def run_learner_study(study: Study, data_dir: Path | None, out: Path, watch: Wat
             with watch(f"{name} seed {seed}") as progress:
                 stopwatch = Stopwatch(progress)
                 learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", stopwatch)
+            if not (features := folder / f"features-{seed}.json").exists():
+                share = inactive_learner_features(run, Record.open(folder / f"seed-{seed}"))
+                write_json(features, {"inactive_features": share})
             if stopwatch.seconds:
                 write_json(folder / f"time-{seed}.json", {"step_seconds": statistics.median(stopwatch.seconds)})
     return audit_study(study, out)
+
+
+@torch.no_grad()
+def inactive_learner_features(run: Run, record: Record) -> float:
+    """Return the share of the network's penultimate features that are 0 for every test example after the last step."""
+    net = run.make_network(run.seed)
+    net.load_state_dict(record.checkpoint(len(run.curriculum) - 1))
+    net.eval()
+    preparation = Preparation(run.benchmark, torch.device(run.device))
+    inputs = [preparation.normalize(torch.from_numpy(task.test.x)) for task in run.benchmark.tasks]
+    active = torch.stack([(features_of(net, x) != 0).any(dim=0) for x in inputs]).any(dim=0)
+    return 1 - float(active.float().mean())
 
 
 def tuned_learner_study_run(study: Study, name: str, benchmark: tasks.Benchmark, folder: Path, watch: Watcher) -> Run:
@@ -205,6 +224,12 @@ def learner_study_operations(records: list[Record], learner: str) -> float:
     """Return the mean number of multiply-adds of a learner's runs."""
     spent = [float(r.cost.operations.sum()) for r in records if r.cost is not None and r.manifest.learner == learner]
     return sum(spent) / len(spent)
+
+
+def learner_study_inactive_features(study: Study, out: Path, learner: str) -> float:
+    """Return the mean over seeds of `inactive_learner_features`."""
+    files = sorted((out / study.name / learner).glob("features-*.json"))
+    return statistics.fmean(float(read_json(file)["inactive_features"]) for file in files)
 
 
 def learner_study_step_seconds(study: Study, out: Path, learner: str) -> float:

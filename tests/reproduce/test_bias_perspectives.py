@@ -1,4 +1,4 @@
-"""Infidelity, sensitivity and sparsity: hand-worked values, captum, a linear network, and the section of the page."""
+"""Infidelity, sensitivity, sparsity and robustness: hand-worked values, captum, a linear network, the page's section."""
 
 from typing import Any
 
@@ -126,6 +126,79 @@ def test_a_linear_network_has_zero_infidelity_and_zero_sensitivity():
         result["lime"]
 
 
+def test_top_overlap_hand_worked():
+    maps = [[4.0, -3.0, 2.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 0.0], [0.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]]
+    others = [[-4.0, 1.0, 3.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0, 1.0], [1.0] * 5, [0.0] * 5]
+    # Two of five: {0, 1} and {0, 2}; ties by position: {0, 1} and {1, 2}; a zero map; a zero map after the attack.
+    result = bias_measures.top_overlap(maps, others, share=0.4)
+    assert result[[0, 1, 3]] == pytest.approx([0.5, 0.5, 0.0])
+    assert np.isnan(result[2])
+    # The magnitude counts, and at least one variable is compared.
+    assert bias_measures.top_overlap([[1.0, -5.0, 2.0]], [[3.0, 4.0, 0.0]]) == pytest.approx([1.0])
+    with pytest.raises(InputError, match="others"):
+        bias_measures.top_overlap([[1.0]], [[1.0, 2.0]])
+
+
+def test_the_attack_stays_within_its_radius_and_keeps_the_prediction():
+    x = images(6)
+    weights = torch.randn(3 * 6 * 6, generator=torch.Generator().manual_seed(0))
+    seen: list[tuple[torch.Tensor, np.ndarray]] = []
+
+    def predict(rows):
+        return (rows.flatten(1) @ weights > 0).long()
+
+    def maps(rows):
+        return (rows.flatten(1) * weights)[:, :36].abs().double().numpy()
+
+    def explained(rows, attempt):
+        assert attempt == len(seen)
+        seen.append((rows, maps(rows)))
+        return seen[-1][1]
+
+    def overlaps(attempts, radius=0.3):
+        seen.clear()
+        return bias_measures.attacked_overlap(x, maps(x), explained, predict, radius=radius, attempts=attempts, seed=1)
+
+    result = overlaps(12)
+    by_hand = np.ones(6)
+    for rows, found in seen:
+        assert (rows - x).abs().flatten().numpy() == pytest.approx(0.3, abs=1e-6)
+        kept = (predict(rows) == predict(x)).numpy()
+        by_hand = np.where(kept, np.minimum(by_hand, bias_measures.top_overlap(maps(x), found)), by_hand)
+    assert result == pytest.approx(by_hand)
+    assert result.min() < 1
+    # A longer search finds no less, and a search that adapts finds more than its first draw.
+    assert (overlaps(40) <= result).all()
+    assert overlaps(40).mean() < overlaps(1).mean()
+    assert overlaps(12, radius=0.0) == pytest.approx(1)
+    flips = bias_measures.attacked_overlap(
+        x, maps(x), explained_always_different, lambda rows: (rows != x).any().long().expand(6), radius=0.3, attempts=3
+    )
+    assert flips == pytest.approx(1)
+
+
+def explained_always_different(rows, attempt):
+    return np.random.default_rng(attempt).normal(size=(len(rows), 36))
+
+
+def test_robustness_of_known_explainers():
+    x, y = images(6), torch.tensor([0, 1, 0, 1, 0, 1])
+    settings = BiasSettings(methods=["grad", "gradient_x_input"])
+    flat = measure_perspectives(linear_network(), x, y, background=x, settings=settings, removals=5, attempts=10)
+    # The gradient of a linear network is constant; gradient times input follows the input.
+    assert flat["grad"].robustness.mean == 1
+    assert flat["constant"].robustness.mean == 1
+    assert 0 < flat["gradient_x_input"].robustness.mean < 1
+    assert flat["random"].robustness.mean < flat["gradient_x_input"].robustness.mean
+    assert (flat.attempts, flat.attack_radius) == (10, 0.1)
+    torch.manual_seed(0)
+    first = nn.Linear(108, 64)
+    first.weight.data.mul_(5)
+    steep = nn.Sequential(nn.Flatten(), first, nn.Tanh(), nn.Linear(64, 2)).eval()
+    rough = measure_perspectives(steep, x, y, background=x, settings=settings, removals=5, attempts=10)
+    assert rough["grad"].robustness.mean < 0.9
+
+
 def test_random_squares_are_square_and_small():
     masks = measure_perspectives_squares(200, (9, 12), np.random.default_rng(0)).reshape(200, 9, 12)
     for mask in masks:
@@ -149,7 +222,7 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
         model.network, x, y, background=model.background(5), settings=BiasSettings(methods=methods, permutations=20)
     )
     monkeypatch.setattr(perspectives, "table_lenet_bias", lambda _: (model, bias))
-    monkeypatch.setattr(perspectives, "SETTINGS", perspectives.Settings(3, 40, 2, 0.02, 10))
+    monkeypatch.setattr(perspectives, "SETTINGS", perspectives.Settings(3, 40, 2, 0.02, 0.1, 4, 10))
     shown: list[Any] = []
     drawn = figures.explainer_rank_lines
 
@@ -166,12 +239,14 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
         background=model.background(BACKGROUND),
         removals=40,
         perturbations=2,
+        attempts=4,
         settings=BiasSettings(methods=methods, samples=10),
     )
     row = next(line for line in text.splitlines() if line.startswith("| GI |"))
     assert f"{bias['gradient_x_input'].overall.mean:.4f}" in row
     assert f"{result['gradient_x_input'].infidelity.mean:.4f}" in row
     assert f"{result['gradient_x_input'].sparsity.mean:.4f}" in row
+    assert row.split("|")[6].strip().startswith(f"{result['gradient_x_input'].robustness.mean:.4f}")
     tau = metrics.kendall_correlation(
         [bias[name].overall.mean for name in methods], [result[name].infidelity.mean for name in methods]
     ).tau
@@ -180,6 +255,7 @@ def test_the_section_ranks_the_explainers_by_each_measure(tmp_path, monkeypatch)
     names, ways = shown[0]
     assert names == ["Grad", "GI", "IG"]
     assert ways["sparsity"] == pytest.approx([-result[name].sparsity.mean for name in methods])
+    assert ways["robustness"] == pytest.approx([-result[name].robustness.mean for name in methods])
     sparsest = max(methods, key=lambda name: result[name].sparsity.mean)
     assert f"{names[methods.index(sparsest)]} by sparsity" in text
 

@@ -78,6 +78,50 @@ def test_relative_attribution_hand_worked():
         bias_measures.relative_attribution(values, [3, 0, 0])
 
 
+def test_signed_relative_attribution_keeps_the_sign():
+    values = np.array([[1.0, -3.0, 2.0], [0.0, 5.0, -1.0]])
+    assert bias_measures.relative_attribution(values, [1, 2], signed=True) == pytest.approx([-3 / 2, -1 / 2])
+
+
+def two_networks(rng, effect: float, images: int = 40, players: int = 16):
+    """Shapley values in two networks: common values outside the region, and a common part of the region's values."""
+    common = rng.normal(size=(images, players))
+    chosen = rng.integers(0, players, size=images)
+    networks = []
+    for _ in range(2):
+        values = common + 0.3 * rng.normal(size=common.shape)
+        values[np.arange(images), chosen] = effect * common[np.arange(images), chosen] + rng.normal(size=images)
+        networks.append(values)
+    return networks[0], networks[1], chosen
+
+
+def test_the_agreement_of_networks_includes_0_without_an_effect_and_excludes_it_with_one():
+    rng = np.random.default_rng(0)
+    without = [bias_measures.region_agreement(*two_networks(rng, 0.0)) for _ in range(400)]
+    # The nominal rate is .025. The magnitudes exclude 0 in all of them.
+    assert np.mean([agreement.reproducible for agreement in without]) < 0.05
+    assert abs(np.mean([agreement.own.rho for agreement in without])) < 0.02
+    assert min(agreement.own.rho for agreement in without) < -0.3
+    for _ in range(20):
+        first, _, chosen = two_networks(rng, 0.0)
+        assert metrics.interval(bias_measures.relative_attribution(first, chosen)).low > 0
+    effect = [bias_measures.region_agreement(*two_networks(rng, 1.5)) for _ in range(100)]
+    assert np.mean([agreement.reproducible for agreement in effect]) > 0.95
+    # The control regions agree in both cases, the pasted regions of different images in none.
+    assert np.mean([agreement.control.low > 0 for agreement in without + effect]) > 0.95
+    assert np.mean([agreement.mismatched.low > 0 for agreement in without + effect]) < 0.05
+
+
+def test_a_region_that_both_networks_ignore_is_not_reproducible():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(2, 10, 4))
+    values[:, :, 1] = 0.0
+    agreement = bias_measures.region_agreement(values[0], values[1], np.ones(10, dtype=int))
+    assert math.isnan(agreement.own.rho)
+    assert (agreement.own.low, agreement.own.high) == (-1, 1)
+    assert not agreement.reproducible
+
+
 def test_share_inside_and_its_correction_for_noise():
     values, inside = np.array([[2.0, -2.0, 1.0]]), np.array([[True, False, False]])
     assert bias_measures.share_inside(values, inside) == pytest.approx([0.4])
@@ -171,7 +215,7 @@ def test_masking_experiment(tmp_path, monkeypatch):
 def test_planted_experiments(tmp_path, monkeypatch):
     workspace = workspace_at(tmp_path)
     short = Training(epochs=1, batch_size=8)
-    small = irrelevant_region.Settings("mlp5", short, images=4, cells=2, pictured=2)
+    small = irrelevant_region.Settings("mlp5", short, images=8, cells=2, pictured=2)
     for module, chosen in (
         (irrelevant_region, small),
         (planted_pattern, planted_pattern.Settings(6, 8, 4, 1, short, "mlp5")),
@@ -182,10 +226,16 @@ def test_planted_experiments(tmp_path, monkeypatch):
         assert (workspace.pictures / f"{module.EXPERIMENT.name}.png").stat().st_size > 2_000
     text = (workspace.out / "sections" / "bias-irrelevant-region.md").read_text()
     pasted = planted.plant_other_class(pictures_benchmark(40), 2, 0)
-    model = train_or_load(workspace, "mlp5", pasted.benchmark, short, label="lenet-pasted")
-    values = np.stack([exact.values for exact in select_example_set(workspace, model, 4, 2).exact()])
-    regions = pasted.corners[example_set_rows(model, 4)] // 4 @ [2, 1]
-    assert f"| ours | {bias_measures.relative_attribution(values, regions).mean():.3g} [" in text
+    values = []
+    for seed in (0, 1):
+        model = train_or_load(workspace, "mlp5", pasted.benchmark, short, seed=seed, label="lenet-pasted")
+        values.append(np.stack([exact.values for exact in select_example_set(workspace, model, 8, 2).exact()]))
+    regions = pasted.corners[example_set_rows(model, 8)] // 4 @ [2, 1]
+    relative = np.mean([bias_measures.relative_attribution(network, regions) for network in values], axis=0)
+    assert f"| ours | {relative.mean():.3g} [" in text
+    agreement = bias_measures.region_agreement(values[0], values[1], regions)
+    assert f"| pasted region | {agreement.own} |" in text
+    assert f"The interval of the correlation {'lies above' if agreement.reproducible else 'includes'} 0:" in text
     assert "| paper | 1.0336 |" in text
     pattern = (workspace.out / "sections" / "bias-planted-pattern.md").read_text()
     assert "| paper | 0.898 |" in pattern

@@ -8,6 +8,13 @@ from pathlib import Path
 
 from perdure.base.files import write_atomically
 
+INTRODUCTION = """\
+# Can the explanations be trusted? The bias paper's experiments, reproduced
+
+Each section is created by `perdure reproduce NAME --data-dir DATA`. Intervals and ± are 95 % unless stated otherwise.
+Some networks are smaller or trained for fewer epochs than the paper's, as stated in each section, so compare rankings;
+compare magnitudes only with caution. [What is computed](../trust.md).
+"""
 Progress = Callable[[str, int, int], None]
 """Callback with the current activity, the number of finished items and their total."""
 
@@ -51,19 +58,24 @@ def run_experiment(experiment: Experiment, workspace: Workspace) -> None:
 
 
 def write_page(experiments: Sequence[Experiment], out: Path, page: Path) -> None:
-    """Write the page from all stored sections; experiments without a section are listed as not run."""
-    lines = [
-        "# Can the explanations be trusted? The bias paper's experiments, reproduced",
-        "",
-        "Each section is created by `perdure reproduce NAME --data-dir DATA`. Intervals and ± are 95 % unless",
-        "stated otherwise.",
-        "Some networks are smaller or trained for fewer epochs than the paper's, as stated in each section, so",
-        "compare rankings;",
-        "compare magnitudes only with caution. [What is computed](../trust.md).",
-        "",
-    ]
+    """Write the page from all stored sections.
+
+    An experiment without a stored section keeps its section of the existing page; otherwise it is listed as not run.
+    """
+    earlier = read_page_sections(page) if page.exists() else {}
+    lines = [INTRODUCTION]
     for experiment in experiments:
         lines += [f"## {experiment.title} ({experiment.paper})", "", f"`perdure reproduce {experiment.name}`", ""]
         file = experiment_section_file(out, experiment)
-        lines += [file.read_text().strip() if file.exists() else "Not run yet.", ""]
+        lines += [file.read_text().strip() if file.exists() else earlier.get(experiment.name, "Not run yet."), ""]
     write_atomically(page, "\n".join(lines).encode())
+
+
+def read_page_sections(page: Path) -> dict[str, str]:
+    """Return the text of each section of a page that `write_page` wrote, by the name of its experiment."""
+    sections = {}
+    for part in f"\n{page.read_text()}".split("\n## ")[1:]:
+        command, _, text = part.partition("\n\n")[2].partition("\n\n")
+        name = command.strip("` \n").rpartition(" ")[2]
+        sections[name] = text.strip()
+    return sections

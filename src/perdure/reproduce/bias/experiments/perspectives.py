@@ -1,4 +1,4 @@
-"""Rankings of the same explainers by bias, infidelity, sensitivity and sparsity (the bias paper's Table 2)."""
+"""Rankings of the same explainers by bias, infidelity, sensitivity, sparsity and robustness (the bias paper's Table 2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from perdure.reproduce.bias.experiments.table import BACKGROUND, SAMPLES, table_
 from perdure.reproduce.bias.measures.perspectives import PerspectivesResult, measure_perspectives
 from perdure.reproduce.bias.table_text import SHORT
 
-NAMES = ("bias", "infidelity", "sensitivity", "sparsity")
+NAMES = ("bias", "infidelity", "sensitivity", "sparsity", "robustness")
+"""The paper's perspectives; it calls the one of its own metric objectiveness."""
+HIGHER_IS_BETTER = ("sparsity", "robustness")
+"""Studies that measure sparsity consider sparser maps better."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Settings:
     removals: int = 300
     perturbations: int = 3
     radius: float = 0.02
+    attack_radius: float = 0.1
+    attempts: int = 20
     samples: int = SAMPLES
 
 
@@ -46,6 +51,8 @@ def run(workspace: Workspace) -> str:
         removals=SETTINGS.removals,
         radius=SETTINGS.radius,
         perturbations=SETTINGS.perturbations,
+        attack_radius=SETTINGS.attack_radius,
+        attempts=SETTINGS.attempts,
         settings=BiasSettings(methods=methods, samples=SETTINGS.samples),
         progress=lambda activity, done, total: workspace.progress(f"perspectives: {activity}", done, total),
     )
@@ -57,10 +64,7 @@ def perspectives_section(bias: BiasResult, result: PerspectivesResult, workspace
     order = [name for name in SHORT if any(entry.method == name for entry in result.explainers)]
     values = {name: _values(name, order, bias, result) for name in NAMES}
     explainers = [index for index, name in enumerate(order) if name not in ("constant", "random")]
-    # Sparsity is negated: studies that measure it consider sparser maps better.
-    lower_is_better = {
-        name: (-1 if name == "sparsity" else 1) * np.array([values[name][i].mean for i in explainers]) for name in NAMES
-    }
+    lower_is_better = {name: _sign(name) * np.array([values[name][i].mean for i in explainers]) for name in NAMES}
     agreement = kendall_matrix(lower_is_better)
     picture = "bias-perspectives.png"
     titles = [SHORT[order[i]] for i in explainers]
@@ -74,11 +78,14 @@ def perspectives_section(bias: BiasResult, result: PerspectivesResult, workspace
             "change of the map "
             f"under {result.perturbations} draws of noise up to {result.radius:g} in units of the normalized "
             "input. Sparsity: the "
-            "Gini index. Grad-CAM's map is upsampled to the image here, so it has no bias at the pixels."
+            "Gini index. Robustness (Ghorbani et al. 2019): the share of the 10 % most important pixels that are still "
+            "among them after an attack on the map, a random search over "
+            f"{result.attempts} perturbations by {result.attack_radius:g} that keep the predicted class. "
+            "Grad-CAM's map is upsampled to the image here, so it has no bias at the pixels."
         ),
         "",
-        "| explainer | bias ↓ | infidelity ↓ | sensitivity ↓ | sparsity (Gini) |",
-        "|---|---|---|---|---|",
+        "| explainer | bias ↓ | infidelity ↓ | sensitivity ↓ | sparsity (Gini) | robustness ↑ |",
+        "|---|---|---|---|---|---|",
     ]
     for row, name in enumerate(order):
         cells = [_cell(values[measure][row]) for measure in NAMES]
@@ -94,6 +101,10 @@ def _values(name: str, order: list[str], bias: BiasResult, result: PerspectivesR
     missing = Interval(math.nan, math.nan, math.nan, 0, "none")
     measured = {entry.method: entry for entry in bias.explainers if entry.layer is None}
     return [measured[method].overall if method in measured else missing for method in order]
+
+
+def _sign(name: str) -> int:
+    return -1 if name in HIGHER_IS_BETTER else 1
 
 
 def _cell(value: Interval) -> str:
@@ -130,12 +141,14 @@ def _controls(order: list[str], values: dict[str, list[Interval]]) -> str:
     """Return the number of explainers that score no better than a control, for each measure."""
     parts = []
     for name in NAMES:
-        sign = -1 if name == "sparsity" else 1
-        means = {method: sign * value.mean for method, value in zip(order, values[name], strict=True)}
+        means = {method: _sign(name) * value.mean for method, value in zip(order, values[name], strict=True)}
         control = min(("constant", "random"), key=lambda method: means[method])
         beaten = [m for m, mean in means.items() if m not in ("constant", "random") and mean > means[control]]
         parts.append(f"{name} {len(beaten)} ({control})")
-    return f"Number of explainers that score worse than the better control: {', '.join(parts)}."
+    return (
+        f"Number of explainers that score worse than the better control: {', '.join(parts)}. A constant map is perfectly "
+        "robust and insensitive, so these two perspectives alone do not show that a map is informative."
+    )
 
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,4 @@
-"""Infidelity, sensitivity and sparsity of explainers on one network."""
+"""Infidelity, sensitivity, sparsity and robustness of explainers on one network."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from perdure.explain.baselines import baseline_rows
 from perdure.explain.shapley.players import pixel_players
 from perdure.metrics import Interval, Missing, interval
 from perdure.metrics.missing import as_floats
+from perdure.reproduce.bias.measures.attack import attacked_overlap
 from perdure.reproduce.bias.measures.pixel_maps import pixel_maps, pixel_maps_entry
 
 FloatArray = NDArray[np.float64]
@@ -25,7 +26,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Perspective:
-    """Scores of one explainer with intervals over examples; lower infidelity and sensitivity are better.
+    """Scores of one explainer with intervals over examples; lower infidelity and sensitivity, higher robustness are better.
 
     ``degenerate`` counts the examples whose map is zero everywhere; they are excluded.
     """
@@ -34,6 +35,7 @@ class Perspective:
     infidelity: Interval
     sensitivity: Interval
     sparsity: Interval
+    robustness: Interval
     degenerate: int
 
 
@@ -47,6 +49,8 @@ class PerspectivesResult:
     removals: int
     radius: float
     perturbations: int
+    attack_radius: float
+    attempts: int
 
     def __getitem__(self, method: str) -> Perspective:
         return pixel_maps_entry(self.explainers, method)
@@ -61,15 +65,19 @@ def measure_perspectives(
     removals: int = 200,
     radius: float = 0.02,
     perturbations: int = 6,
+    attack_radius: float = 0.1,
+    attempts: int = 20,
     settings: BiasSettings | None = None,
     progress: Progress | None = None,
 ) -> PerspectivesResult:
-    """Return infidelity, sensitivity and sparsity of each explainer's and control's pixel maps.
+    """Return infidelity, sensitivity, sparsity and robustness of each explainer's and control's pixel maps.
 
     ``x``: images (n, channels, height, width). Infidelity: in each of ``removals`` perturbations, a square of random side
     (up to a third of the image) and position is set to the background's mean, which is also the baseline of integrated
     gradients. Sensitivity: ``perturbations`` draws of uniform noise up to ``radius`` in the network's input units. All
-    explainers get the same squares and the same noise. Grad-CAM's map is upsampled to the image.
+    explainers get the same squares and the same noise. Robustness: the share of the most important pixels that remain most
+    important under an attack of ``attempts`` perturbations by ``attack_radius`` that keep the predicted class
+    (`attacked_overlap`). Grad-CAM's map is upsampled to the image.
     """
     settings = replace(settings or BiasSettings(), baseline="mean")
     seed = settings.seed
@@ -80,25 +88,25 @@ def measure_perspectives(
     drops = measure_perspectives_drops(network, x, target, removed, background, settings.batch_size)
     noise = torch.from_numpy(np.random.default_rng([seed, 4]).uniform(-radius, radius, (perturbations, *x.shape))).to(x)
     players = pixel_players(tuple(x.shape[1:]))
+
+    def predict(rows: Tensor) -> Tensor:
+        with torch.no_grad():
+            predicted: Tensor = network(rows.clone()).argmax(dim=1)
+        return predicted
+
     report = progress or (lambda *_: None)
     scores = []
     for index, (name, maps) in enumerate(maps_by_method.items()):
         report("perturbed images", index, len(maps_by_method))
-        # The random control depends on the seed alone, so every perturbation needs a seed of its own.
-        seeds = [seed + 1 + i if name == "random" else seed for i in range(perturbations)]
+
+        def explained(rows: Tensor, draw: int, name: str = name) -> FloatArray:
+            # The random control depends on the seed alone, so every perturbation needs a seed of its own.
+            own = replace(settings, seed=seed + 1 + draw if name == "random" else seed)
+            return bias_player_maps(network, rows, target, name, players, background=background, settings=own)
+
         try:
-            perturbed_maps = [
-                bias_player_maps(
-                    network,
-                    x + draw,
-                    target,
-                    name,
-                    players,
-                    background=background,
-                    settings=replace(settings, seed=draw_seed),
-                )
-                for draw, draw_seed in zip(noise, seeds, strict=True)
-            ]
+            perturbed_maps = [explained(x + draw, index) for index, draw in enumerate(noise)]
+            overlap = attacked_overlap(x, maps, explained, predict, radius=attack_radius, attempts=attempts, seed=seed)
         except InputError as error:
             refused[name] = str(error)
             continue
@@ -110,11 +118,12 @@ def measure_perspectives(
                 infidelity=_interval_over_examples(infidelity(predicted, drops)[known], seed),
                 sensitivity=_interval_over_examples(max_sensitivity(maps, np.stack(perturbed_maps)), seed),
                 sparsity=_interval_over_examples(gini(maps), seed),
+                robustness=_interval_over_examples(overlap, seed),
                 degenerate=int((~known).sum()),
             )
         )
     report("perturbed images", len(maps_by_method), len(maps_by_method))
-    return PerspectivesResult(tuple(scores), refused, len(x), removals, radius, perturbations)
+    return PerspectivesResult(tuple(scores), refused, len(x), removals, radius, perturbations, attack_radius, attempts)
 
 
 def _interval_over_examples(values: FloatArray, seed: int) -> Interval:

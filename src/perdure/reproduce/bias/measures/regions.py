@@ -10,22 +10,69 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from perdure.base.errors import InputError
+from perdure.metrics import SpearmanCorrelation, spearman_correlation
 from perdure.metrics.missing import FloatArray, as_floats
 
 
-def relative_attribution(values: Any, chosen: Any) -> FloatArray:
-    """Return |A_k| / mean_i |A_i| of one chosen player k per example (the bias paper's section 3).
+def relative_attribution(values: Any, chosen: Any, *, signed: bool = False) -> FloatArray:
+    """Return |A_k| / mean_i |A_i| of one chosen player k per example (the bias paper's section 3); ``signed``: A_k instead.
 
     ``values``: (examples, players); ``chosen``: (examples,). 0: the player does not matter; 1: it matters as much as the
     average over all players. NaN for a map of zeros.
     """
-    a = np.abs(as_floats(values, "values", ndim=2))
+    a = as_floats(values, "values", ndim=2)
     k: NDArray[np.int64] = np.asarray(chosen, dtype=np.int64)
     if k.shape != (len(a),) or (k < 0).any() or (k >= a.shape[1]).any():
         raise InputError(f"chosen: expected one player from 0 to {a.shape[1] - 1} for each of {len(a)} examples")
-    mean = a.mean(axis=1)
-    relative: FloatArray = np.divide(a[np.arange(len(a)), k], mean, out=np.full(len(a), np.nan), where=mean > 0)
+    mean = np.abs(a).mean(axis=1)
+    own = a[np.arange(len(a)), k] if signed else np.abs(a[np.arange(len(a)), k])
+    relative: FloatArray = np.divide(own, mean, out=np.full(len(a), np.nan), where=mean > 0)
     return relative
+
+
+@dataclass(frozen=True)
+class RegionAgreement:
+    """Rank correlations, over examples, of the attributions that two networks give to a region, with their intervals.
+
+    ``own``: the chosen region in both networks. ``control``: another region of the same example. ``mismatched``: the chosen
+    region in the second network is that of another example, so that 0 is expected.
+    """
+
+    own: SpearmanCorrelation
+    control: SpearmanCorrelation
+    mismatched: SpearmanCorrelation
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the interval of the chosen region lies above 0."""
+        return self.own.low > 0
+
+
+def region_agreement(first: Any, second: Any, chosen: Any) -> RegionAgreement:
+    """Return whether two networks, trained from different seeds, agree on the attribution of a region.
+
+    ``first`` and ``second``: (examples, players), the Shapley values of the same examples in each network. ``chosen``:
+    the region of each example. The magnitude of an attribution is never negative, so its interval excludes 0 even if the
+    network reacts to the region at random. The signed relative attributions of two networks that were trained independently
+    are correlated only if training makes networks use the region: the correlation is 0 on average if they do not, and can
+    be negative. The control is the region half of the players further. An attribution that is the same for all examples
+    has no rank correlation; it is NaN with the interval [-1, 1].
+    """
+    k = np.asarray(chosen, dtype=np.int64)
+    one, two = (relative_attribution(values, k, signed=True) for values in (first, second))
+    players = np.asarray(first).shape[1]
+    other = (k + players // 2) % players
+    control = [relative_attribution(values, other, signed=True) for values in (first, second)]
+    return RegionAgreement(
+        _rank_correlation(one, two), _rank_correlation(*control), _rank_correlation(one, np.roll(two, 1))
+    )
+
+
+def _rank_correlation(first: FloatArray, second: FloatArray) -> SpearmanCorrelation:
+    known = ~(np.isnan(first) | np.isnan(second))
+    if min(np.ptp(values[known]) if known.any() else 0.0 for values in (first, second)) == 0:
+        return SpearmanCorrelation(np.nan, -1.0, 1.0, int(known.sum()))
+    return spearman_correlation(first, second)
 
 
 def share_inside(values: Any, inside: Any, parts: Any = None) -> FloatArray:

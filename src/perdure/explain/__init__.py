@@ -21,6 +21,7 @@ from perdure.explain.shapley.players import (
 )
 from perdure.explain.shapley.shared_layers import fast_game
 from perdure.explain.shapley.table import ShapleyTable, shapley_table, shapley_table_layer_maps
+from perdure.explain.taylor import TaylorAllocation, TaylorEffects, taylor_effects
 
 __all__ = [
     "ESTIMATORS",
@@ -41,6 +42,8 @@ __all__ = [
     "Request",
     "Shapley",
     "ShapleyTable",
+    "TaylorAllocation",
+    "TaylorEffects",
     "attribute",
     "check_axioms",
     "check_network",
@@ -63,4 +66,5 @@ __all__ = [
     "shapley_table",
     "shapley_table_layer_maps",
     "superpixel_players",
+    "taylor_effects",
 ]

@@ -237,8 +237,8 @@ def _earlier_accuracies(table: AccuracyTable, variant: ForgettingVariant) -> Flo
 def average_incremental_accuracy(R: Any, curriculum: Curriculum | None = None) -> float:
     """AIA: mean over steps of the average accuracy on the tasks trained so far. In [0, 1], higher is better.
 
-    iCaRL's average incremental accuracy (Rebuffi et al. 2017) with equally weighted tasks; PyCIL prints it. iCaRL weights
-    test examples equally, which is the same if all tasks have equally many. It differs from `accuracy` (A), which weights all
+    The average incremental accuracy of iCaRL (Rebuffi et al. 2017) and PyCIL with equally weighted tasks; theirs weights test
+    examples equally, which is the same if all tasks have equally many. It differs from `accuracy` (A), which weights all
     entries of the lower triangle equally and so gives late steps more weight.
     """
     table = check_accuracies(R, curriculum)

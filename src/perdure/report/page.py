@@ -80,7 +80,7 @@ def write_page(audit: Audit, path: Path, examples: Iterable[ExampleView] | None 
 def _context(audit: Audit, examples: tuple[ExampleView, ...]) -> dict[str, Any]:
     """Return the variables of the page's template."""
     data = page_data(audit)
-    missing = audit.missing()
+    missing = audit.missing(variants=True)
     available = [name for name in MEASURES if any(name in entry.measures for entry in audit.learners)]
     return {
         "audit": audit,

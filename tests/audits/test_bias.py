@@ -1,5 +1,6 @@
 """Attribution bias: the comparison of explainers, its verdict, the stored results, and the command line."""
 
+import copy
 import json
 import math
 from dataclasses import replace
@@ -485,3 +486,17 @@ def test_explainers_that_are_equal_up_to_rounding_have_no_winner(seed):
     assert rival.p == 1.0
     assert not verdict.safe
     assert rival.method in verdict.tied
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_bias_of_a_user_network_in_half_precision(dtype):
+    torch.manual_seed(0)
+    half_net = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3)).eval().to(dtype)
+    x, y = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)).to(dtype), torch.arange(12) % 3
+    settings = BiasSettings(methods=["grad", "lrp"])
+    half = network_bias(half_net, (x, y, x), settings=settings)
+    single = network_bias(copy.deepcopy(half_net).float(), (x.float(), y, x.float()), settings=settings)
+    for entry in single.explainers:
+        assert half[entry.method].overall.mean == pytest.approx(entry.overall.mean, rel=1e-9)
+    with pytest.raises(InputError, match="data: expected one array, got a dict of 1"):
+        network_bias(half_net, ({"x": x}, y), settings=settings)

@@ -19,6 +19,8 @@ from perdure.audits.controls import methods_without_controls
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder
 from perdure.explain import Players
+from perdure.explain.adapters.arrays import check_one_array
+from perdure.explain.adapters.models import HALF
 from perdure.runs.cache import Cache, cache_digest
 from perdure.runs.data import RunData, UserData, balanced_data_order
 from perdure.runs.loaded_run import NetworkMaker, load_run
@@ -104,7 +106,8 @@ def network_bias(
     ``data`` is (inputs, labels) or (inputs, labels, background), inputs preprocessed for the network.
     """
     chosen = settings or BiasSettings()
-    user_data = UserData.checked([tuple(data[:2])], None if len(data) == 2 else [data[2]])
+    inputs, *background_inputs = (_single_precision_inputs(values) for values in (data[0], *data[2:3]))
+    user_data = UserData.checked([(inputs, data[1])], background_inputs or None)
     rows = np.sort(balanced_data_order(user_data.labels(0), chosen.seed)[:examples])
     arguments = {} if cache is None else {"shapley_table": CachedShapley(Cache(cache))}
     return measure_bias(
@@ -117,6 +120,12 @@ def network_bias(
         progress=progress,
         **arguments,
     )
+
+
+def _single_precision_inputs(values: Any) -> Any:
+    """Return inputs, those in half precision as float32; the inputs of a network with several arguments are refused."""
+    check_one_array(values, "data")
+    return values.float() if isinstance(values, Tensor) and values.dtype in HALF else values
 
 
 def _settings_key(settings: BiasSettings) -> dict[str, Any]:

@@ -169,7 +169,9 @@ def test_worst_case_accuracy_at_task_boundaries_is_marked_as_an_upper_bound(tmp_
     boundaries = audit_runs([run()])
     (entry,) = boundaries.learners
     assert entry.evaluated == "task boundaries"
-    assert set(entry.notes) == {"min_accuracy", "worst_case_accuracy"}
+    assert set(entry.notes) == {"min_accuracy", "worst_case_accuracy", "average_anytime_accuracy"}
+    assert "anytime" not in " ".join(boundaries.remarks())
+    assert "equals incremental accuracy" in " ".join(boundaries.remarks(variants=True))
     assert entry.notes["min_accuracy"].startswith("upper bound")
     assert boundaries.label("min_accuracy") == "min-ACC upper bound"
     assert "WC-ACC upper bound" in str(boundaries)

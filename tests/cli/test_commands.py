@@ -83,7 +83,13 @@ def test_score_compares_learners_over_common_seeds(perdure, tmp_path, monkeypatc
     one = perdure("score", "ewc_seed0.csv", "naive_seed0.csv", "naive_seed1.csv").stdout
     assert "one common run is not enough for an interval" in " ".join(one.split())
     none = perdure("score", "ewc_seed0.csv", "naive_seed1.csv").stdout
-    assert "they have no common seed" in " ".join(none.split())
+    assert "the difference of ewc and naive: they have no common seed." in " ".join(none.split())
+    for seed, learner in enumerate("abcde"):
+        (tmp_path / f"{learner}_seed{seed}.csv").write_text(WIDE)
+    many = perdure("score", *(f"{learner}_seed{seed}.csv" for seed, learner in enumerate("abcde"))).stdout
+    assert "the difference of any two learners: they have no common seed." in " ".join(many.split())
+    several = perdure("score", *files, *(f"{learner}_seed{seed}.csv" for seed, learner in enumerate("abcde"))).stdout
+    assert "14 pairs of learners (--json lists them): they have no common seed." in " ".join(several.split())
 
 
 def test_many_differences_are_summarised_by_counts(perdure, tmp_path):

@@ -10,9 +10,11 @@ BOUNDARIES_NOTE = (
     "upper bound; accuracies were evaluated at task boundaries only, so drops within tasks are not seen (to see them: perdure "
     "run --evaluate-every N, or Recorder.after_task(evaluations=...))"
 )
+ANYTIME_NOTE = "accuracies were evaluated at task boundaries only, where it equals incremental accuracy"
 
 
 def evaluation_notes(evaluated: str, is_reference: bool) -> dict[str, str]:
-    """Return a note for each metric that is an upper bound; a reference has none of these metrics."""
-    is_bound = evaluated == AT_BOUNDARIES and not is_reference
-    return dict.fromkeys(DEPENDS_ON_EVALUATIONS, BOUNDARIES_NOTE) if is_bound else {}
+    """Return a note for each metric that would need evaluations within tasks; a reference has none of these metrics."""
+    if evaluated == WITHIN_TASKS or is_reference:
+        return {}
+    return {**dict.fromkeys(DEPENDS_ON_EVALUATIONS, BOUNDARIES_NOTE), "average_anytime_accuracy": ANYTIME_NOTE}

@@ -14,6 +14,8 @@ from perdure.audits.accuracy_differences import LEVEL
 
 MOST_ROWS = 24
 """A longer table of differences is reduced to the first metrics, then to counts."""
+MOST_PAIRS = 6
+"""More pairs without an interval are counted instead of listed."""
 MAIN_METRICS = ("average_accuracy", "forgetting")
 
 
@@ -28,7 +30,8 @@ def print_accuracy_differences(audit: Audit, console: Console) -> None:
     if constant:
         write(f"No interval for differences of {', '.join(constant)}: they are the same in all runs.", style="dim")
     for reason, pairs in _uncompared_pairs(audit).items():
-        write(f"No interval for the difference of {'; '.join(pairs)}: {reason}.", style="dim")
+        which = "; ".join(pairs) if len(pairs) <= MOST_PAIRS else f"{len(pairs)} pairs of learners (--json lists them)"
+        write(f"No interval for the difference of {which}: {reason}.", style="dim")
 
 
 def _print_rows(audit: Audit, rows: Sequence[AccuracyDifference], console: Console) -> None:

@@ -112,6 +112,15 @@ def test_the_predicted_class_is_that_of_the_half_precision_network():
     assert explain.attribute(net.bfloat16(), torch.ones(1, 1), "predicted", "grad").item() == 1
 
 
+def test_a_surrounding_autocast_does_not_round_the_maps():
+    net, x, background = signal_network(), rows(3, 2, 8), rows(6, 2, 8, seed=1)
+    for method in ("grad", "expected_gradients", "shapley", "deepshap"):
+        expected = explained(net, x, method, background)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(explained(net, x, method, background), expected)
+            assert explain.check_network(net, x) == ()
+
+
 class Autocast(nn.Module):
     def __init__(self):
         super().__init__()

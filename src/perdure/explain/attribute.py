@@ -175,9 +175,14 @@ def prepared_request(
     _check_integer("samples", samples, 1)
     _check_integer("seed", seed, 0)
     requirement = get_explainer(method).requirement(options or {})
-    with torch.inference_mode(False), torch.enable_grad(), preserved_model(model):
+    device, dtype = device_and_dtype(model, x)
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(device.type, enabled=False),
+        preserved_model(model),
+    ):
         explained = single_precision(model)
-        device, dtype = device_and_dtype(explained, x)
         examples = as_batch_array(x, "x", device, dtype)
         size = array_batch_size(batch_size, examples.shape[1:])
         inspection = inspect_network(explained, examples)

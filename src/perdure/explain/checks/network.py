@@ -185,8 +185,9 @@ class Inspection:
 
 def check_network(model: nn.Module, x: Any) -> tuple[Finding, ...]:
     """Return everything in a network that would make a registered method wrong, with its remedy."""
-    with preserved_model(model), torch.inference_mode(False):
-        inspection = inspect_network(single_precision(model), as_batch_array(x, "x", *device_and_dtype(model, x)))
+    device, dtype = device_and_dtype(model, x)
+    with preserved_model(model), torch.inference_mode(False), torch.autocast(device.type, enabled=False):
+        inspection = inspect_network(single_precision(model), as_batch_array(x, "x", device, dtype))
         methods: dict[Problem, set[str]] = {problem: set() for problem in inspection.general}
         for name in EXPLAINERS.names():
             for problem in inspection.problems(EXPLAINERS.get(name).requirement({})):

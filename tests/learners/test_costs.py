@@ -79,13 +79,14 @@ COSTS: dict[str, tuple[dict[str, Any], list[int], list[int], list[int], list[int
             240 * BOTH + 320 * 3 * PROJECT + 320 * (FORWARD + PROJECT) + 60 * FORWARD + 2 * 60 * 2 * HEAD,
         ],
     ),
-    # Two views of batch and both draws; the first draw is joined by the batch; stored logits are recomputed at the end.
+    # With batches of 20, each draw is the whole memory. Two views of batch and memory; the first draw is joined by the
+    # batch; stored logits are recomputed at the end.
     "xder": (
         {"buffer": 20, "views": 2},
         NOTHING,
         NOTHING,
         [0, 20 * WITH_LOGITS],
-        [160 * BOTH + 40 * FORWARD, (80 + 80 + 80 + 2 * 240) * BOTH + 30 * FORWARD],
+        [160 * BOTH + 40 * FORWARD, (80 + 80 + 80 + 2 * 160) * BOTH + 30 * FORWARD],
     ),
 }
 
@@ -97,7 +98,8 @@ def test_costs_cover_known_learners():
 @pytest.mark.parametrize("name", COSTS)
 def test_costs_of_two_tasks_equal_counts_by_hand(tmp_path, name):
     settings, extra, teachers, bits, additional = COSTS[name]
-    cost = execute(name, tmp_path, **settings).cost
+    training = Training(epochs=EPOCHS, batch_size=20 if name == "xder" else 16, lr=0.02)
+    cost = execute(name, tmp_path, training=training, **settings).cost
     assert cost is not None
     assert cost.parameters.tolist() == [PARAMETERS] * 2
     assert cost.kept.tolist() == extra

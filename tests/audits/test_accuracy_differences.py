@@ -67,6 +67,15 @@ def test_differences_use_the_common_seeds_whatever_their_order_and_are_corrected
     assert {entry.metric for entry in audit.accuracy_differences} == set(COMPARED_METRICS)
 
 
+def test_two_common_seeds_are_enough_and_a_difference_may_be_negative():
+    audit = audit_runs([*runs_of("naive", {0: 0.10, 1: 0.12}), *runs_of("ewc", {0: 0.50, 1: 0.54})])
+    (entry,) = entries(audit).values()
+    assert (entry.difference.runs, entry.family) == (2, 1)
+    assert entry.difference.low < entry.difference.mean < 0
+    assert entry.p == entry.difference.p < 0.05
+    assert "average accuracy of naive is lower than that of ewc" in str(entry)
+
+
 def test_one_common_seed_has_a_difference_without_an_interval():
     audit = audit_runs([*runs_of("ewc", {0: 0.5}), *runs_of("si", {0: 0.2, 1: 0.3})])
     (entry,) = entries(audit).values()
@@ -113,6 +122,7 @@ def test_a_reference_is_compared_by_its_average_accuracy_only():
     audit = audit_runs([*runs_of("ewc", EWC), *joint])
     assert [entry.metric for entry in audit.accuracy_differences] == ["average_accuracy"]
     assert audit.accuracy_differences[0].difference.runs == 4
+    assert audit.learners[1].notes == {}
 
 
 def test_differences_that_are_the_same_in_all_runs_have_no_p_value_but_count_in_the_family():

@@ -66,6 +66,7 @@ def test_holm_keeps_the_rate_of_any_false_claim_over_all_pairs(runs, repeats):
 def test_a_large_difference_over_many_runs_survives_a_correction_over_two_hundred_pairs():
     rng = np.random.default_rng(0)
     result = metrics.paired_run_difference(0.9 + rng.normal(0, 0.01, 10), 0.2 + rng.normal(0, 0.01, 10))
+    assert result.method == "bootstrap"
     assert 200 * result.p < 0.05
 
 

@@ -167,5 +167,5 @@ def _common_runs(first: LearnerAudit, second: LearnerAudit) -> list[tuple[int, i
     if first.seeds == second.seeds == (None,):
         return [(0, 0)]
     places = {seed: index for index, seed in enumerate(second.seeds) if seed is not None}
-    common = [(index, places[seed]) for index, seed in enumerate(first.seeds) if seed is not None and seed in places]
+    common = [(index, places[seed]) for index, seed in enumerate(first.seeds) if seed in places]
     return common or "they have no common seed"

@@ -357,9 +357,7 @@ def _joint_accuracies(
     has the seed of the run if possible; otherwise several are averaged.
     """
     comparable = [
-        other
-        for other in runs
-        if other.benchmark == run.benchmark and other.complete and other.table.shape[1] == run.table.shape[1]
+        other for other in runs if other.benchmark == run.benchmark and other.table.shape[1] == run.table.shape[1]
     ]
     for name in JOINTLY_TRAINED:
         if run.learner == name:
@@ -382,13 +380,13 @@ def _joint_accuracies(
 
 
 def _accuracies_when_learned(run: Measurements) -> NDArray[np.float64]:
-    """Return the accuracy on each task after the first step that trained it; after the only step for a reference."""
+    """Return the accuracy on each task after the step that trained it; after the only step for a reference."""
     if run.is_reference:
         accuracies: NDArray[np.float64] = run.table[-1]
         return accuracies
     accuracies = np.full(run.table.shape[1], np.nan)
-    for step in reversed(range(len(run.curriculum))):
-        accuracies[run.curriculum[step]] = run.table[step, run.curriculum[step]]
+    for step, task in enumerate(run.curriculum):
+        accuracies[task] = run.table[step, task]
     return accuracies
 
 

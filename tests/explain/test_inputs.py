@@ -105,11 +105,12 @@ def test_the_other_functions_accept_half_precision(dtype):
 
 
 def test_the_predicted_class_is_that_of_the_half_precision_network():
-    net = nn.Linear(1, 2, bias=False)
-    # 1.001 and 1.002 are the same number in bfloat16, so its network predicts the first of two equal outputs.
-    net.weight.data = torch.tensor([[1.001], [1.002]])
-    assert explain.attribute(net, torch.ones(1, 1), "predicted", "grad").item() == pytest.approx(1.002)
-    assert explain.attribute(net.bfloat16(), torch.ones(1, 1), "predicted", "grad").item() == 1
+    net = nn.Linear(2, 2, bias=False)
+    # Outputs 256.25 and 256.5 are both 256 in bfloat16, whose network therefore predicts the first class.
+    net.weight.data = torch.tensor([[256.0, 0.25], [256.0, 0.5]])
+    x = torch.ones(1, 2)
+    assert explain.attribute(net, x, "predicted", "grad").tolist() == [[256, 0.5]]
+    assert explain.attribute(copy.deepcopy(net).bfloat16(), x, "predicted", "grad").tolist() == [[256, 0.25]]
 
 
 def test_a_surrounding_autocast_does_not_round_the_maps():

@@ -104,12 +104,11 @@ def write_classic_learners(sections: list[str], path: Path) -> None:
     intro = [
         "# The twelve classic learners",
         "",
-        "Created by `perdure reproduce classic-learners --data-dir DATA` (DATA holds `mnist.npz` and `cifar10-small.npz`).",
-        "Means over seeds with 95 % Student t intervals (half-widths after ±). Every learner has the same number of tuning",
-        "trials, evaluated on validation data only (a fifth of the training data). W1 to W3: CL_score with these",
-        "weights. A dash",
-        "means that the metric is not defined for the learner. Inactive features: share of the penultimate features that are",
-        "0 for every test image after the last task.",
+        "Created by `perdure reproduce classic-learners --data-dir DATA` (DATA holds `mnist.npz` and `cifar10-small.npz`);",
+        "`--only NAME` runs one study and keeps the sections of the others. Means over seeds with 95 % Student t intervals",
+        "(half-widths after ±). Every learner has the same number of tuning trials, evaluated on validation data only (a fifth",
+        "of the training data). W1 to W3: CL_score with these weights. Inactive features: share of the penultimate features",
+        "that are 0 for every test image after the last task. A dash means that the metric is not defined for the learner.",
         "",
     ]
     write_learner_study_page(intro, sections, [study.title for study in STUDIES.values()], path)

@@ -167,7 +167,7 @@ def write_memory_learners(sections: list[str], path: Path) -> None:
         "vary the learning rate and the method's main coefficients. The small network uses the published coefficients,",
         "without trials. Momentum is added because there are few training steps. The paper's numbers are for the full data,",
         "a full-width network and 50 epochs per task, so only the ranking is comparable.",
-        "[What agrees, what does not, and which rows are of an earlier version](../learners.md#the-nine-methods-of-the-shapc-paper).",
+        "[What agrees, what does not, and which rows are older](../learners.md#the-nine-methods-of-the-shapc-paper).",
         "",
     ]
     write_learner_study_page(intro, sections, [study.title for study in STUDIES.values()], path)

@@ -71,7 +71,7 @@ def perspectives_section(bias: BiasResult, result: PerspectivesResult, workspace
     figures.save(figures.explainer_rank_lines(titles, lower_is_better), workspace.pictures / picture)
     lines = [
         (
-            f"The LeNet of the table above. Bias: all shares and sides, {bias.examples} images; the other measures: "
+            f"{bias.subject or 'The network'}. Bias: all shares and sides, {bias.examples} images; the other measures: "
             f"{result.examples} of these images. Infidelity (Yeh et al. 2019): the share of the drops under "
             f"{result.removals} random "
             "removed squares that the optimally scaled map does not predict. Sensitivity: the largest relative "

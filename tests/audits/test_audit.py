@@ -90,8 +90,8 @@ def test_an_audit_is_equal_after_saving_and_loading(tmp_path):
     assert loaded.to_json() == audit.to_json()
     assert loaded.learners[0].reasons() == audit.learners[0].reasons()
     assert "average accuracy" in str(loaded)
-    (tmp_path / "x.json").write_text('{"schema": 5}')
-    with pytest.raises(InputError, match="schema 5"):
+    (tmp_path / "x.json").write_text('{"schema": 6}')
+    with pytest.raises(InputError, match="schema 6"):
         Audit.load(tmp_path / "x.json")
     (tmp_path / "y.json").write_text('{"schema": 1}')
     with pytest.raises(InputError, match="malformed"):

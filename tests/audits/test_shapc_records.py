@@ -48,13 +48,17 @@ def test_learners_are_compared_over_common_seeds_and_seeds_form_the_reference(ru
     naive = next(entry for entry in audit.learners if entry.learner == "naive")
     means = [result.mean.mean for result in audit.shapc if result.learner == "naive"]
     assert naive.measures["shapc_mean"].mean == pytest.approx(np.mean(means))
-    (difference,) = audit.differences
+    difference, calibrated = audit.differences
+    assert (difference.measure, calibrated.measure) == ("shapc_mean", "shapc_calibrated")
     first = {result.seed: result for result in audit.shapc if result.learner == difference.first}
     second = {result.seed: result for result in audit.shapc if result.learner == difference.second}
     expected = np.mean([first[seed].mean.mean - second[seed].mean.mean for seed in (0, 1)])
     assert difference.difference.mean == pytest.approx(expected)
     assert difference.difference.runs == 2
     assert str(difference.first) in str(difference)
+    expected = np.mean([first[seed].calibrated.mean - second[seed].calibrated.mean for seed in (0, 1)])
+    assert calibrated.difference.mean == pytest.approx(expected)
+    assert str(calibrated).startswith("Calibrated SHAPC of ")
     reference = audit.shapc[0].retraining
     assert reference is not None
     assert reference.steps == (0,)
@@ -90,8 +94,9 @@ def synthetic_result(learner: str, seed: int, values: np.ndarray) -> ShapcResult
     interval = metrics.interval([float(values.mean())])
     return ShapcResult(
         run=f"{learner}/{seed}", learner=learner, benchmark="b", seed=seed, tasks=("1", "2"), curriculum=(0, 1), settings={},
-        mean=interval, var=interval, calibrated=interval, limit=interval, matrices={}, sensitivity={}, outcomes={}, budget="",
-        budget_is_enough=True, stopped="", table={0: values[:, None]}, examples={0: np.arange(len(values))},
+        mean=interval, var=interval, calibrated=interval, floor=interval, ratio=interval, matrices={}, sensitivity={},
+        outcomes={}, budget="", budget_is_enough=True, stopped="", table={0: values[:, None]},
+        examples={0: np.arange(len(values))},
     )  # fmt: skip
 
 

@@ -118,7 +118,8 @@ def synthetic_shapc(run: Measurements, seed: int, examples: int = 6) -> ShapcRes
         mean=interval,
         var=Interval(0.2, 0.1, 0.3, interval.n, "bootstrap"),
         calibrated=Interval(0.4 + 0.1 * seed, 0.3, 0.5, interval.n, "bootstrap"),
-        limit=Interval(0.35, 0.3, 0.4, interval.n, "bootstrap"),
+        floor=Interval(0.2, 0.18, 0.22, interval.n, "bootstrap"),
+        ratio=Interval(0.45, 0.4, 0.5, interval.n, "t"),
         matrices={
             "shapc": shapc,
             "independent": shapc - 0.05,

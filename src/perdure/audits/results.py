@@ -27,7 +27,7 @@ from perdure.metrics import CE_EPSILON, METRICS, Interval
 if TYPE_CHECKING:
     from perdure.record import Manifest, Record
 
-SCHEMA = 4
+SCHEMA = 5
 FILE = "audit.json"
 _TRAINING = (
     "epochs",
@@ -62,7 +62,7 @@ _SHAPC_MEASURES = {
     "shapc_calibrated": Measure(
         "calibrated SHAPC",
         True,
-        "consistency on a scale from chance (0) to identical reasons (1)",
+        "consistency of the reasons from 0, as similar as an untrained network, to 1, identical reasons",
         (-math.inf, math.inf),
     ),
 }
@@ -177,7 +177,7 @@ class Audit:
     shapc: tuple[ShapcResult, ...] = ()
     """SHAPC of each run, if requested."""
     differences: tuple[LearnerDifference, ...] = ()
-    """Differences of SHAPC-Mean between pairs of learners."""
+    """Differences of SHAPC-Mean and of the calibrated score between pairs of learners."""
     accuracy_differences: tuple[AccuracyDifference, ...] = ()
     """Differences of accuracy metrics between pairs of learners, paired over common seeds."""
     settings: dict[str, Any] = field(default_factory=dict)

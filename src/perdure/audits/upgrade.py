@@ -8,16 +8,28 @@ from typing import Any
 from perdure.audits.evaluation_times import AT_BOUNDARIES, WITHIN_TASKS, evaluation_notes
 
 Plain = dict[str, Any]
+_OLD_SCORE = {
+    "mean": None,
+    "low": None,
+    "high": None,
+    "n": 0,
+    "method": "none",
+    "reason": "it was computed by an earlier version, whose zero was not an untrained network; run perdure audit --shapc again",
+    "level": 0.95,
+}
 
 
 def upgraded_audit(value: Mapping[str, Any]) -> Plain:
-    """Return the JSON form of an audit in the current schema (4).
+    """Return the JSON form of an audit in the current schema (5).
 
-    Schemas up to 3 (version 0.1) have ``stability`` for SHAPC results and for CL_stability, ``latent`` for CLAMP, and
-    ``samples`` for test examples. Parts that a schema did not have yet stay empty.
+    Up to schema 4, the calibrated score of SHAPC had another zero (shuffled maps); it becomes the diagnostic ``ratio``, and
+    the score is missing. Schemas up to 3 (version 0.1) have ``stability`` for SHAPC results and for CL_stability, ``latent``
+    for CLAMP, and ``samples`` for test examples. Parts that a schema did not have yet stay empty.
     """
-    if value.get("schema", 0) >= 4:
-        return {**value, "learners": [_with_evaluation_times(learner) for learner in value["learners"]]}
+    schema = value.get("schema", 0)
+    if schema >= 4:
+        current = {**value, "learners": [_with_evaluation_times(learner) for learner in value["learners"]]}
+        return current if schema > 4 else _without_calibrated(current)
     audit = renamed(value, {"stability": "shapc", "latent": "clamp"})
     audit["learners"] = [
         _with_evaluation_times(renamed(learner, {"stability": "cl_stability"})) for learner in value["learners"]
@@ -25,7 +37,36 @@ def upgraded_audit(value: Mapping[str, Any]) -> Plain:
     audit["shapc"] = [renamed(result, {"samples": "examples"}) for result in audit.get("shapc", ())]
     audit["trust"] = [upgraded_findings(findings) for findings in value.get("trust", ())]
     audit["clamp"] = [renamed(fit, {"words": "notes"}) for fit in audit.get("clamp", ())]
-    return audit
+    return _without_calibrated(audit)
+
+
+def _without_calibrated(audit: Mapping[str, Any]) -> Plain:
+    """Return an audit whose calibrated scores are missing, because their zero was another one."""
+    learners = [
+        {**learner, "measures": {name: _replaced(name, item) for name, item in learner["measures"].items()}}
+        for learner in audit["learners"]
+    ]
+    return {**audit, "learners": learners, "shapc": [_upgraded_shapc(result) for result in audit.get("shapc", ())]}
+
+
+def _replaced(name: str, measure: Any) -> Any:
+    return _OLD_SCORE if name == "shapc_calibrated" else measure
+
+
+def _upgraded_shapc(result: Mapping[str, Any]) -> Plain:
+    """Return a SHAPC result in the current schema."""
+    kept = {name: item for name, item in result.items() if name != "limit"}
+    nothing = {name: item for name, item in kept["matrices"].items() if name not in ("calibrated", "floor")}
+    missing = [[None] * len(row) for row in kept["matrices"]["shapc"]]
+    retraining = kept.get("retraining")
+    return {
+        **kept,
+        "ratio": kept["calibrated"],
+        "calibrated": _OLD_SCORE,
+        "floor": _OLD_SCORE,
+        "matrices": {**nothing, "calibrated": missing, "floor": missing},
+        "retraining": None if retraining is None else {**retraining, "calibrated": _OLD_SCORE},
+    }
 
 
 def _with_evaluation_times(learner: Mapping[str, Any]) -> Plain:

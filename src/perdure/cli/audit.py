@@ -91,6 +91,14 @@ def audit(
     background: Annotated[
         int, typer.Option(help="Background examples, from the task's training data.", min=1, rich_help_panel=_PANEL)
     ] = 100,
+    untrained: Annotated[
+        int,
+        typer.Option(
+            help="Untrained networks for the zero of the calibrated score; 0 for no calibrated score.",
+            min=0,
+            rich_help_panel=_PANEL,
+        ),
+    ] = 5,
     variant: Annotated[
         str, typer.Option(help="Definition of SHAPC: paper, or authors (their code).", rich_help_panel=_PANEL)
     ] = "paper",
@@ -147,6 +155,7 @@ def audit(
             "score": score,
             "head": head,
             "background": background,
+            "untrained": untrained,
             "variant": variant,
             "layer": layer,
             "seed": seed,

@@ -184,7 +184,10 @@ def shapc_boxes(audit: Audit, task: int = 0) -> Figure:
 
 
 def shapc_matrices(audit: Audit) -> Figure:
-    """Calibrated SHAPC of every pair (tau, t), from chance (0) to the noise ceiling (1), averaged over each learner's runs."""
+    """Calibrated SHAPC of every pair (tau, t), averaged over each learner's runs and clipped to [0, 1].
+
+    0 is the similarity to untrained networks, 1 means identical reasons.
+    """
     results = _results(audit)
     columns = min(4, len(results))
     rows = math.ceil(len(results) / columns)
@@ -194,7 +197,8 @@ def shapc_matrices(audit: Audit) -> Figure:
     panels = figure.subplots(rows, columns, squeeze=False)
     image: Any = None
     for panel, (learner, learner_results) in zip(panels.flat, results.items(), strict=False):
-        matrix = np.mean([result.matrices["calibrated"] for result in learner_results], axis=0)[:-1, 1:]
+        mean = np.mean([result.matrices["calibrated"] for result in learner_results], axis=0)[:-1, 1:]
+        matrix = np.clip(mean, 0, 1)
         image = panel.imshow(matrix, vmin=0, vmax=1, cmap="cividis")
         for (tau, t), value in np.ndenumerate(matrix):
             if not math.isnan(value):
@@ -231,7 +235,7 @@ def shapc_bands(audit: Audit) -> Figure:
         panel.xaxis.get_major_locator().set_params(integer=True)
     for panel in panels.flat[steps - 1 :]:
         panel.set_axis_off()
-    figure.supxlabel("later step (band: chance to noise ceiling)", fontsize=9)
+    figure.supxlabel("later step (band: untrained networks to noise ceiling)", fontsize=9)
     figure.supylabel("SHAPC", fontsize=9)
     handles, labels = panels.flat[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))

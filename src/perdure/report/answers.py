@@ -6,6 +6,13 @@ import math
 from collections.abc import Sequence
 
 from perdure.audits import MEASURES, Audit, LatentProperties, LearnerAudit, ShapcResult
+from perdure.audits.calibrated_sentence import (
+    CLIP_NOTE,
+    clipped_score,
+    explain_calibrated_score,
+    has_forgotten_most,
+    is_clipped_score,
+)
 from perdure.report.cards import Answer, Number, card_bar_positions, card_clipped, card_margin, card_percent, detail
 from perdure.report.questions import CAUSES, PERFORMANCE, REASONS
 from perdure.report.trust.answers import answer_retraining, answer_trust
@@ -91,21 +98,23 @@ def _answer_reasons(audit: Audit, entry: LearnerAudit) -> Answer:
     calibrated, unit = entry.measures["shapc_calibrated"], "run" if len(results) > 1 else "example"
     if math.isnan(calibrated.mean):
         return Answer(REASONS, missing=f"Measured, but not available: {calibrated.reason}.")
-    tasks = len(set(entry.curriculum))
     sentences = [
-        f"After {tasks} tasks, its reasons are {100 * calibrated.mean:.0f} % of the way from chance to identical reasons.",
+        explain_calibrated_score(entry),
+        *([CLIP_NOTE] if is_clipped_score(calibrated) else []),
         *_by_outcome(results),
         *_retraining_reference(results),
         *_sampling_noise(results),
     ]
+    shown, accuracy = clipped_score(calibrated), entry.measures["average_accuracy"].mean
+    forgotten = f" at an accuracy of {card_percent(accuracy)}" if has_forgotten_most(entry) else ""
     return Answer(
         REASONS,
         tuple(sentences),
         Number(
-            "calibrated SHAPC",
-            f"{calibrated.mean:.2f}",
-            card_margin(calibrated, digits=2, unit=unit),
-            *card_bar_positions(calibrated),
+            f"calibrated SHAPC{forgotten}",
+            f"{shown.mean:.2f}",
+            card_margin(shown, digits=2, unit=unit),
+            *card_bar_positions(shown),
         ),
         (detail("SHAPC-Mean", entry.measures["shapc_mean"]), detail("SHAPC-Var", entry.measures["shapc_var"])),
     )
@@ -123,7 +132,8 @@ def _by_outcome(results: Sequence[ShapcResult]) -> list[str]:
 
 
 def _retraining_reference(results: Sequence[ShapcResult]) -> list[str]:
-    scores = [result.retraining.calibrated.mean for result in results if result.retraining is not None]
+    references = [result.retraining.calibrated for result in results if result.retraining is not None]
+    scores = [clipped_score(score).mean for score in references if not math.isnan(score.mean)]
     if not scores:
         return []
     value = f"{min(scores):.2f}" if len(scores) == 1 else f"{min(scores):.2f} to {max(scores):.2f}"
@@ -131,12 +141,9 @@ def _retraining_reference(results: Sequence[ShapcResult]) -> list[str]:
 
 
 def _sampling_noise(results: Sequence[ShapcResult]) -> list[str]:
-    limits = [result.limit.mean for result in results if not result.budget_is_enough]
-    if not limits:
+    if all(result.budget_is_enough for result in results):
         return []
-    low, high = f"{min(limits):.2f}", f"{max(limits):.2f}"
-    value = low if low == high else f"{low} to {high}"
-    return [f"The maps contain sampling noise: with more samples, calibrated SHAPC would be about {value}."]
+    return ["The number of samples per map is small, so the extrapolation to maps without sampling noise is uncertain."]
 
 
 def _answer_causes(audit: Audit, entry: LearnerAudit) -> Answer:

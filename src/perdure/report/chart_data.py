@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from perdure.audits import CRITERIA, MEASURES, WEIGHTS, Audit, LearnerAudit, ShapcResult
+import numpy as np
+
+from perdure.audits import CRITERIA, MEASURES, WEIGHTS, Audit, Interval, LearnerAudit, ShapcResult
+from perdure.audits.calibrated_sentence import clipped_score
 from perdure.report.chart_numbers import chart_interval, chart_number, numbers
 from perdure.report.trust.chart_data import trust_data
 
@@ -40,10 +43,21 @@ def _shapc(result: ShapcResult) -> dict[str, Any]:
         "seed": str(result.seed),
         "tasks": list(result.tasks),
         "curriculum": [task + 1 for task in result.curriculum],
-        "matrices": {name: [numbers(row) for row in result.matrices[name].tolist()] for name in MATRICES},
+        "matrices": {name: [numbers(row) for row in _displayed(result, name)] for name in MATRICES},
         "outcomes": {name: [*chart_interval(value), value.n] for name, value in result.outcomes.items()},
         "values": {str(tau + 1): [numbers(row) for row in rows.tolist()] for tau, rows in result.table.items()},
     }
+
+
+def _displayed(result: ShapcResult, name: str) -> list[list[float]]:
+    """Return a matrix for display; calibrated scores are clipped to [0, 1]."""
+    matrix = result.matrices[name]
+    rows: list[list[float]] = (np.clip(matrix, 0, 1) if name == "calibrated" else matrix).tolist()
+    return rows
+
+
+def _shown(name: str, value: Interval) -> Interval:
+    return clipped_score(value) if name == "shapc_calibrated" else value
 
 
 def _learner(entry: LearnerAudit, index: int) -> dict[str, Any]:
@@ -58,7 +72,7 @@ def _learner(entry: LearnerAudit, index: int) -> dict[str, Any]:
         "curriculum": [task + 1 for task in entry.curriculum],
         "table": [[chart_number(value) for value in row] for row in entry.table.tolist()],
         "progress": {name: [chart_interval(value) for value in steps] for name, steps in entry.progress.items()},
-        "measures": {name: chart_interval(value) for name, value in entry.measures.items()},
+        "measures": {name: chart_interval(_shown(name, value)) for name, value in entry.measures.items()},
         "reasons": {name: value.reason for name, value in entry.measures.items() if math.isnan(value.mean)},
         "values": {name: numbers(values) for name, values in entry.run_values.items()},
     }

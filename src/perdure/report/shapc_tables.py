@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.audits import Audit, Interval
+from perdure.audits import MEASURES, Audit, Interval
+from perdure.audits.calibrated_sentence import clipped_score
 from perdure.report.tables import Cell, Table
 
 
@@ -14,7 +15,8 @@ def shapc_table(audit: Audit) -> Table:
         "SHAPC-Mean ↑",
         "SHAPC-Var ↓",
         "calibrated ↑",
-        "calibrated, noise-free limit",
+        "untrained networks",
+        "noise ratio",
         "still correct",
         "forgotten",
         "retraining, calibrated",
@@ -27,25 +29,28 @@ def shapc_table(audit: Audit) -> Table:
             result.seed,
             result.mean,
             result.var,
-            result.calibrated,
-            result.limit,
+            clipped_score(result.calibrated),
+            result.floor,
+            result.ratio,
             result.outcomes["still correct"],
             result.outcomes["forgotten"],
-            None if result.retraining is None else result.retraining.calibrated,
+            None if result.retraining is None else clipped_score(result.retraining.calibrated),
             result.degenerate,
             "yes" if result.budget_is_enough else "no",
         )
         for result in audit.shapc
     ]
-    return Table("reasons", "SHAPC of each run, intervals over examples", header, tuple(rows))
+    title = "SHAPC of each run, intervals over examples; calibrated scores are shown between 0 and 1"
+    return Table("reasons", title, header, tuple(rows))
 
 
 def shapc_differences_table(audit: Audit) -> Table:
-    """Return the differences of SHAPC-Mean between pairs of learners, on the same examples and seeds."""
+    """Return the differences of SHAPC between pairs of learners, on the same examples and seeds."""
     rows: list[tuple[Cell, ...]] = [
         (
             pair.first,
             pair.second,
+            MEASURES[pair.measure].label,
             Interval(
                 pair.difference.mean, pair.difference.low, pair.difference.high, pair.difference.runs, "bootstrap"
             ),
@@ -54,5 +59,5 @@ def shapc_differences_table(audit: Audit) -> Table:
         )
         for pair in audit.differences
     ]
-    header = ("learner", "minus", "difference of SHAPC-Mean", "p (Holm)", "reading")
-    return Table("reasons-differences", "Differences of SHAPC-Mean between learners", header, tuple(rows))
+    header = ("learner", "minus", "score", "difference", "p (Holm)", "reading")
+    return Table("reasons-differences", "Differences of SHAPC between learners", header, tuple(rows))

@@ -49,6 +49,10 @@ class LoadedRun:
     """Returns the network after a step, on its device and in evaluation mode."""
     decision_network: Callable[[int], nn.Module]
     """Returns the network whose outputs decide: the network itself, or the learner's own rule on top of it."""
+    initial_network: Callable[[int], nn.Module]
+    """Returns the network that a seed initializes, before any weights are loaded."""
+    with_rule: Callable[[nn.Module, int], nn.Module] = lambda network, step: network  # noqa: ARG005
+    """Returns a network with the learner's decision rule of a step on top of it."""
     decides_by: str = "logits"
     class_names: tuple[str, ...] = ()
     trains_all: bool = False
@@ -187,11 +191,14 @@ def _from_record(
         source = f"{record.path}: the checkpoint after step {step + 1}"
         return load_run_weights(make_run_network(network), record.checkpoint(step), source).to(device)
 
-    def load_decision(step: int) -> nn.Module:
+    def with_rule(trained: nn.Module, step: int) -> nn.Module:
         rule = {name: value.to(device) for name, value in record.decision(step).items()}
-        if not rule:
-            return load(step)
-        return learners.get(manifest.learner).decision_network(load(step), rule).eval()
+        return learners.get(manifest.learner).decision_network(trained, rule).eval() if rule else trained
+
+    def initial(seed: int) -> nn.Module:
+        if network is None:
+            return _recorded_network(record, _known(benchmark), seed).to(device)
+        return _initial_network(network, seed).to(device)
 
     return LoadedRun(
         path=record.path,
@@ -204,7 +211,9 @@ def _from_record(
         checkpoints={step: point.sha256 for step, point in sorted(manifest.checkpoints.items())},
         data=data,
         network=load,
-        decision_network=load_decision,
+        decision_network=lambda step: with_rule(load(step), step),
+        initial_network=initial,
+        with_rule=with_rule,
         decides_by=manifest.decides_by,
         class_names=benchmark.class_names if benchmark is not None else (),
         trains_all=manifest.trains_all,
@@ -243,6 +252,7 @@ def _from_checkpoints(path: Path, network: NetworkMaker, data: UserData, device:
         data=data,
         network=load,
         decision_network=load,
+        initial_network=lambda seed: _initial_network(network, seed).to(device),
     )
 
 
@@ -278,18 +288,24 @@ def describe_run_score(target: str, score: str, decides_by: str) -> str:
 
 def recorded_run_network(record: Record, benchmark: Benchmark, step: int) -> nn.Module:
     """Build the network that a record names and load the checkpoint after a step."""
+    network = _recorded_network(record, benchmark)
+    return load_run_weights(network, record.checkpoint(step), f"{record.path}: the checkpoint after step {step + 1}")
+
+
+def _recorded_network(record: Record, benchmark: Benchmark, seed: int = 0) -> nn.Module:
+    """Build the network that a record names, initialized from a seed."""
     name = record.manifest.network.get("name")
     if name is None or name not in nets.names():
         raise InputError(
             f"{record.path}: the record does not name a built-in network; pass a function that makes it (network= in Python)"
         )
-    network = nets.build(
+    return nets.build(
         name,
         input_shape=benchmark.input_shape,
         outputs=benchmark.outputs,
+        seed=seed,
         width=record.manifest.network.get("width"),
     )
-    return load_run_weights(network, record.checkpoint(step), f"{record.path}: the checkpoint after step {step + 1}")
 
 
 def make_run_network(network: NetworkMaker) -> nn.Module:
@@ -298,6 +314,13 @@ def make_run_network(network: NetworkMaker) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise InputError(f"network: expected a function that returns a torch.nn.Module, got a {type(module).__name__}")
     return module
+
+
+def _initial_network(network: NetworkMaker, seed: int) -> nn.Module:
+    """Call a user's function with the random state of a seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return make_run_network(network)
 
 
 def load_run_weights(network: nn.Module, state: Mapping[str, Tensor], source: str) -> nn.Module:

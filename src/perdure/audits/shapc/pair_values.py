@@ -5,8 +5,11 @@ The budget is drawn as two independent halves A and B, the same two for every ne
     shapc        the same half on both networks (common random numbers): mean of A-A and B-B
     independent  A of one network with B of the other, and the reverse
     ceiling      A with B of the same network, mean of the two networks: what sampling noise leaves of a perfect score
-    floor        independent with the positions of the second map shuffled
     doubled      the mean of both halves on both networks: the score at twice the budget of a half
+    limit        2 * doubled - shapc: the score without sampling noise
+
+The bias that sampling noise causes falls as 1 / budget, so ``limit`` removes it to first order. For each untrained network
+the same extrapolation of its consistency with the network before gives the floor.
 """
 
 from __future__ import annotations
@@ -54,25 +57,35 @@ def _as_images(maps: NDArray[Any]) -> NDArray[Any]:
     return maps[:, :, None, :] if maps.ndim == 3 else maps
 
 
-def pair_values(
-    before: Halves, after: Halves, keys: NDArray[np.int64], settings: ShapcSettings
-) -> dict[str, FloatArray]:
-    """Return every quantity for each example, and ``shapc`` at each share of the sensitivity table as ``shapc@0.1``.
-
-    ``keys`` identify the examples: the shuffled positions of the floor depend only on them and the seed.
-    """
-    top = (settings.top,)
-    same = (_consistency(before[0], after[0], settings.all_shares, settings)
-            + _consistency(before[1], after[1], settings.all_shares, settings)) / 2  # fmt: skip
-    shuffled = _shuffled(after, keys, settings.seed)
+def pair_values(before: Halves, after: Halves, settings: ShapcSettings) -> dict[str, FloatArray]:
+    """Return every quantity for each example, and ``shapc`` at each share of the sensitivity table as ``shapc@0.1``."""
+    same = _same_halves(before, after, settings.all_shares, settings)
+    doubled = _doubled(before, after, settings)
     values = {
         "shapc": same[:, 0],
-        "independent": _crossed(before, after, top, settings),
+        "independent": _crossed(before, after, settings),
         "ceiling": (_ceiling(before, settings) + _ceiling(after, settings)) / 2,
-        "floor": _crossed(before, shuffled, top, settings),
-        "doubled": _consistency(sum(before) / 2, sum(after) / 2, top, settings)[:, 0],
+        "doubled": doubled,
+        "limit": 2 * doubled - same[:, 0],
     }
     return values | {f"shapc@{share:g}": same[:, index] for index, share in enumerate(settings.all_shares)}
+
+
+def limit_of_pair_values(before: Halves, after: Halves, settings: ShapcSettings) -> FloatArray:
+    """Return the consistency of each example without sampling noise, extrapolated from two budgets."""
+    return 2 * _doubled(before, after, settings) - _same_halves(before, after, (settings.top,), settings)[:, 0]
+
+
+def _same_halves(before: Halves, after: Halves, shares: tuple[float, ...], settings: ShapcSettings) -> FloatArray:
+    """Return the mean consistency of A with A and of B with B."""
+    halves = (_consistency(first, second, shares, settings) for first, second in zip(before, after, strict=True))
+    total: FloatArray = sum(halves, start=np.zeros(()))
+    return total / 2
+
+
+def _doubled(before: Halves, after: Halves, settings: ShapcSettings) -> FloatArray:
+    """Return the consistency of the means of both halves."""
+    return _consistency(sum(before) / 2, sum(after) / 2, (settings.top,), settings)[:, 0]
 
 
 def _ceiling(maps: Halves, settings: ShapcSettings) -> FloatArray:
@@ -80,10 +93,10 @@ def _ceiling(maps: Halves, settings: ShapcSettings) -> FloatArray:
     return _consistency(maps[0], maps[1], (settings.top,), settings)[:, 0]
 
 
-def _crossed(before: Halves, after: Halves, shares: tuple[float, ...], settings: ShapcSettings) -> FloatArray:
+def _crossed(before: Halves, after: Halves, settings: ShapcSettings) -> FloatArray:
     """Return the mean consistency of A with B and of B with A."""
-    forward = _consistency(before[0], after[1], shares, settings)[:, 0]
-    reverse = _consistency(before[1], after[0], shares, settings)[:, 0]
+    forward = _consistency(before[0], after[1], (settings.top,), settings)[:, 0]
+    reverse = _consistency(before[1], after[0], (settings.top,), settings)[:, 0]
     return (forward + reverse) / 2
 
 
@@ -91,12 +104,3 @@ def _consistency(first: Any, second: Any, shares: tuple[float, ...], settings: S
     if settings.variant == "authors":
         return shapc_at_shares(first, second, shares, channels="sum", normalise="range")
     return shapc_at_shares(first, second, shares)
-
-
-def _shuffled(maps: Halves, keys: NDArray[np.int64], seed: int) -> Halves:
-    """Return both maps with the positions of each example in a random order, the same for all channels."""
-    flat = [array.reshape(*array.shape[:-2], -1) if array.ndim == 4 else array[:, None] for array in maps]
-    orders = [np.random.default_rng([seed, int(key)]).permutation(flat[0].shape[-1]) for key in keys]
-    order = np.stack(orders)[:, None]
-    first, second = (np.take_along_axis(array, np.broadcast_to(order, array.shape), axis=-1) for array in flat)
-    return first.reshape(maps[0].shape), second.reshape(maps[0].shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -15,6 +15,7 @@ from perdure.audits.serialization import OneBased, OneBasedArray
 from perdure.metrics import Difference, Interval, holm, paired_difference
 
 LEVEL = 0.05
+_LABELS = {"shapc_mean": "SHAPC-Mean", "shapc_calibrated": "Calibrated SHAPC"}
 
 FloatArray = NDArray[np.float64]
 
@@ -35,9 +36,10 @@ class ShapcResult:
     """Does a run still decide for the same reasons? SHAPC (Cai et al., Eq. 4 to 9) with its references.
 
     ``mean`` (SHAPC-Mean, higher is more stable) is comparable with the paper; it mixes drift with sampling noise.
-    ``calibrated`` is free of noise: 1 means the reasons are as similar as noise lets identical ones be, 0 as dissimilar as
-    chance. ``var`` (SHAPC-Var, lower is more even) is a coefficient of variation over examples. Matrices are steps x steps,
-    [tau, t]. Intervals cover the choice of examples (percentile bootstrap), not repeated training.
+    ``calibrated`` is the value without noise on a scale from 0, as similar as an untrained network, to 1, identical reasons;
+    it is not clipped. ``var`` (SHAPC-Var, lower is more even) is a coefficient of variation over examples. Matrices are
+    steps x steps, [tau, t]. Intervals cover the choice of examples, not repeated training; that of ``calibrated`` also covers
+    the choice of the untrained networks.
     """
 
     run: str
@@ -50,8 +52,10 @@ class ShapcResult:
     mean: Interval
     var: Interval
     calibrated: Interval
-    limit: Interval
-    """The limit of ``calibrated`` as the budget grows."""
+    floor: Interval
+    """The consistency with untrained networks: the zero of ``calibrated``."""
+    ratio: Interval
+    """A diagnostic: (independent - floor) / (noise ceiling - floor), which falls to ``calibrated`` as the budget grows."""
     matrices: dict[str, FloatArray]
     sensitivity: dict[float, tuple[Interval, Interval]]
     """SHAPC-Mean and SHAPC-Var at other shares of important values."""
@@ -68,6 +72,8 @@ class ShapcResult:
     """For each tau, the test examples that were explained."""
     folder: str = ""
     """Where the values, and the maps if they were stored, are."""
+    calibrated_table: dict[OneBased, FloatArray] = field(default_factory=dict, repr=False)
+    """For each tau, (examples, later steps): contributions of the examples, whose means are the calibrated scores."""
     retraining: RetrainingReference | None = None
 
     @property
@@ -85,6 +91,7 @@ class ShapcResult:
             f"  SHAPC-Mean             {self.mean}",
             f"  SHAPC-Var              {self.var}",
             f"  calibrated             {self.calibrated}",
+            f"  untrained networks     {self.floor}",
             *(f"  {name:22} {value} ({value.n} pairs)" for name, value in self.outcomes.items()),
             *(f"  top {share:.0%}: {mean}, Var {var}" for share, (mean, var) in self.sensitivity.items()),
             f"  without an important region: {self.degenerate} pairs",
@@ -101,37 +108,51 @@ class ShapcResult:
 
 @dataclass(frozen=True)
 class LearnerDifference:
-    """SHAPC-Mean of one learner minus that of another; ``p`` is Holm-corrected over all pairs of learners."""
+    """A SHAPC score of one learner minus that of another; ``p`` is Holm-corrected over all pairs of learners.
+
+    ``measure`` is ``shapc_mean`` or ``shapc_calibrated``; each is a family of tests of its own.
+    """
 
     first: str
     second: str
     benchmark: str
     difference: Difference
     p: float
+    measure: str = "shapc_mean"
 
     def __str__(self) -> str:
-        value = self.difference
+        label, value = _LABELS[self.measure], self.difference
         seeds = f"{value.runs} seed{'s' if value.runs != 1 else ''}"
         numbers = f"{value.mean:+.3f} [{value.low:+.3f}, {value.high:+.3f}], {_format_p(self.p)} (Holm), {seeds}"
         if value.runs == 1:
             numbers += "; this compares two networks, not two methods"
         if self.p < LEVEL:
             word = "higher" if value.mean > 0 else "lower"
-            return f"SHAPC-Mean of {self.first} is {word} than that of {self.second}: {numbers}"
-        return f"SHAPC-Mean of {self.first} and {self.second} does not differ significantly: {numbers}"
+            return f"{label} of {self.first} is {word} than that of {self.second}: {numbers}"
+        return f"{label} of {self.first} and {self.second} does not differ significantly: {numbers}"
 
 
 def shapc_result_differences(results: Sequence[ShapcResult]) -> tuple[LearnerDifference, ...]:
-    """Return the differences of all pairs of learners with the same settings and benchmark, over their common seeds."""
+    """Return the differences of all pairs of learners with the same settings and benchmark, over their common seeds.
+
+    Differences of SHAPC-Mean come first, then those of the calibrated score.
+    """
     groups: dict[tuple[str, str], dict[str, dict[int | None, ShapcResult]]] = {}
     for result in results:
         settings = repr(sorted((name, value) for name, value in result.settings.items() if name != "explained"))
         groups.setdefault((result.benchmark, settings), {}).setdefault(result.learner, {})[result.seed] = result
+    return tuple(difference for measure in _LABELS for difference in _differences(groups, measure))
+
+
+def _differences(
+    groups: Mapping[tuple[str, str], Mapping[str, Mapping[int | None, ShapcResult]]], measure: str
+) -> list[LearnerDifference]:
+    """Return the differences of one measure with p-values corrected over all pairs."""
     differences = []
     for (benchmark, _), learners in groups.items():
         for first, second in combinations(learners, 2):
             tables = [
-                _common_examples(learners[first][seed], learners[second][seed])
+                _common_examples(learners[first][seed], learners[second][seed], measure)
                 for seed in learners[first]
                 if seed in learners[second]
             ]
@@ -140,23 +161,24 @@ def shapc_result_differences(results: Sequence[ShapcResult]) -> tuple[LearnerDif
                 first_tables, second_tables = zip(*pairs, strict=True)
                 differences.append((first, second, benchmark, paired_difference(first_tables, second_tables)))
     if not differences:
-        return ()
+        return []
     corrected = holm([difference.p for *_, difference in differences])
-    return tuple(LearnerDifference(*entry, float(p)) for entry, p in zip(differences, corrected, strict=True))
+    return [LearnerDifference(*entry, float(p), measure) for entry, p in zip(differences, corrected, strict=True)]
 
 
 def _common_examples(
-    first: ShapcResult, second: ShapcResult
+    first: ShapcResult, second: ShapcResult, measure: str
 ) -> tuple[dict[int, FloatArray], dict[int, FloatArray]] | None:
     """Return both tables on the examples that both audits explained, or None when the runs are not comparable."""
-    if first.curriculum != second.curriculum or set(first.table) != set(second.table):
+    tables = [result.table if measure == "shapc_mean" else result.calibrated_table for result in (first, second)]
+    if first.curriculum != second.curriculum or not tables[0] or set(tables[0]) != set(tables[1]):
         return None
     first_table, second_table = {}, {}
-    for tau in first.table:
+    for tau in tables[0]:
         shared, first_rows, second_rows = np.intersect1d(first.examples[tau], second.examples[tau], return_indices=True)
         if not len(shared):
             return None
-        first_table[tau], second_table[tau] = first.table[tau][first_rows], second.table[tau][second_rows]
+        first_table[tau], second_table[tau] = tables[0][tau][first_rows], tables[1][tau][second_rows]
     return first_table, second_table
 
 

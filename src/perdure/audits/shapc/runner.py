@@ -11,8 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 
-from perdure.audits.shapc.pair_values import Halves, halves_for_pair_values, pair_values
+from perdure.audits.shapc.floor import UntrainedNetworks
+from perdure.audits.shapc.pair_values import Halves, halves_for_pair_values, limit_of_pair_values, pair_values
 from perdure.audits.shapc.reference import reference_run
 from perdure.audits.shapc.results import RetrainingReference, ShapcResult
 from perdure.audits.shapc.scores import (
@@ -21,7 +23,15 @@ from perdure.audits.shapc.scores import (
     describe_scores_budget,
     running_mean_score,
 )
-from perdure.audits.shapc.values import LEAST_BIASED, UNIT, ShapcSettings, ShapcValues, TaskValues, shapc_value_names
+from perdure.audits.shapc.values import (
+    LEAST_BIASED,
+    UNIT,
+    ShapcSettings,
+    ShapcValues,
+    TaskValues,
+    shapc_value_names,
+    untrained_value_names,
+)
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
 from perdure.explain import get_explainer
@@ -90,16 +100,17 @@ def audit_shapc(
     later = {tau: tuple(range(tau + 1, len(loaded.curriculum))) for tau in loaded.first_visits()}
     key = {"settings": _settings_to_json(chosen), "checkpoints": loaded.digests, "data": loaded.data.fingerprint}
     entry = cache.entry(KIND, key)
+    untrained = UntrainedNetworks(loaded, chosen)
     with lock_folder(entry.folder):
         remove_temp_files(entry.folder)
         values = ShapcValues.open(entry.folder, chosen, later)
-        tasks, stopped = ShapcRunner(loaded, loaded, values, keep_maps).run(limit, precision, progress)
+        tasks, stopped = ShapcRunner(loaded, loaded, values, untrained, keep_maps).run(limit, precision, progress)
     reference = None
     if retrain_reference:
         load = _loader(network, data, background_data, data_dir, device)
         other = reference_run(loaded, retrain_reference, cache.folder / "retrained", load, data_dir, device)
-        reference = _compare_seeds(loaded, other, cache, chosen, limit or EXAMPLES)
-    return _result(loaded, chosen, values, tasks, stopped, reference)
+        reference = _compare_seeds(loaded, other, cache, values, untrained, limit or EXAMPLES)
+    return _result(loaded, values, untrained, tasks, stopped, reference)
 
 
 def _checked(settings: ShapcSettings) -> ShapcSettings:
@@ -126,8 +137,17 @@ def _loader(
 class ShapcRunner:
     """Explains units of examples under one network after the other and stores only their values."""
 
-    def __init__(self, run: LoadedRun, other: LoadedRun, values: ShapcValues, keep_maps: bool = False) -> None:
+    def __init__(
+        self,
+        run: LoadedRun,
+        other: LoadedRun,
+        values: ShapcValues,
+        untrained: UntrainedNetworks,
+        keep_maps: bool = False,
+        floors: ShapcValues | None = None,
+    ) -> None:
         self.loaded, self.other, self.values, self.keep_maps = run, other, values, keep_maps
+        self.untrained, self.floors = untrained, floors
         self.settings = values.settings
         self.orders = {
             tau: balanced_data_order(run.data.labels(run.curriculum[tau]), self.settings.seed, run.curriculum[tau])
@@ -187,20 +207,35 @@ class ShapcRunner:
         maps = {tau: before}
         for column, step in enumerate(later):
             after, unit.predicted[:, 1 + column] = self._explained(self.other, step, tau, rows)
-            keys = np.asarray(rows) + (task << 32)
-            for name, values in pair_values(before, after, keys, self.settings).items():
+            for name, values in pair_values(before, after, self.settings).items():
                 unit.values[name][:, column] = values
             if self.keep_maps:
                 maps[step] = after
+        for index, values in enumerate(self._floor(tau, rows, first, before)):
+            unit.values[untrained_value_names(self.settings)[index]][:] = values[:, None]
         if self.keep_maps:
             self._store_maps(tau, first, task, unit, maps)
         return unit
 
+    def _floor(self, tau: int, rows: Rows, first: int, before: Halves) -> list[Any]:
+        """Return the consistency with each untrained network; values that another audit has computed are reused."""
+        known = None if self.floors is None else self.floors.tasks.get(tau)
+        if known is not None and np.array_equal(known.example[first : first + len(rows)], rows):
+            stored = (known.values[name][first : first + len(rows), 0] for name in untrained_value_names(self.settings))
+            return list(stored)
+        return [
+            limit_of_pair_values(before, self._maps(self.loaded, network, tau, tau, rows)[0], self.settings)
+            for network in self.untrained.networks
+        ]
+
     def _explained(self, run: LoadedRun, step: int, tau: int, rows: Rows) -> tuple[Halves, Any]:
         """Return the maps of some examples of step tau after a step, and the decisions for them."""
+        return self._maps(run, run.network(step), step, tau, rows)
+
+    def _maps(self, run: LoadedRun, network: nn.Module, step: int, tau: int, rows: Rows) -> tuple[Halves, Any]:
+        """Return the maps of some examples of step tau under a network with the rule of a step, and its decisions."""
         task, settings = self.loaded.curriculum[tau], self.settings
-        network = run.network(step)
-        rule = network if run.decides_by == "logits" else run.decision_network(step)
+        rule = network if run.decides_by == "logits" else run.with_rule(network, step)
         x = run.data.inputs(task, rows).to(run_network_device(network))
         background = run.data.background(task, settings.background, settings.seed).to(x.device)
         decided = run_predictions(rule, x, run.candidates(step, task))
@@ -230,9 +265,10 @@ class ShapcRunner:
 
 
 def _compare_seeds(
-    run: LoadedRun, other: LoadedRun, cache: Cache, settings: ShapcSettings, limit: int
+    run: LoadedRun, other: LoadedRun, cache: Cache, floors: ShapcValues, untrained: UntrainedNetworks, limit: int
 ) -> RetrainingReference:
     """Compare the networks of two seeds, each after the step that trained the task."""
+    settings = floors.settings
     steps = tuple(tau for tau in run.first_visits() if tau < len(other.curriculum))
     key = {
         "settings": _settings_to_json(settings),
@@ -243,20 +279,29 @@ def _compare_seeds(
     entry = cache.entry(f"{KIND}-reference", key)
     with lock_folder(entry.folder):
         values = ShapcValues.open(entry.folder, settings, {tau: (tau,) for tau in steps})
-        tasks, _ = ShapcRunner(run, other, values).run(limit, None)
-    mean, calibrated = compute_reference_scores(tasks, len(run.curriculum), settings.seed)
+        tasks, _ = ShapcRunner(run, other, values, untrained, floors=floors).run(limit, None)
+    reason = _reason_without_floor(tasks, untrained)
+    mean, calibrated = compute_reference_scores(tasks, len(run.curriculum), settings, reason)
     return RetrainingReference(mean, calibrated, (str(run.path), str(other.path)), steps)
+
+
+def _reason_without_floor(tasks: dict[int, TaskValues], untrained: UntrainedNetworks) -> str:
+    """Return why there are no values of untrained networks; empty if there are some, without making the networks."""
+    names = untrained_value_names(untrained.settings)
+    known = any(np.isfinite(task.values[name]).any() for task in tasks.values() for name in names)
+    return "" if known else untrained.reason
 
 
 def _result(
     run: LoadedRun,
-    settings: ShapcSettings,
     values: ShapcValues,
+    untrained: UntrainedNetworks,
     tasks: dict[int, TaskValues],
     stopped: str,
     reference: RetrainingReference | None,
 ) -> ShapcResult:
-    scores = compute_scores(tasks, len(run.curriculum), settings.shares, settings.variant, settings.seed)
+    settings = values.settings
+    scores = compute_scores(tasks, len(run.curriculum), settings, _reason_without_floor(tasks, untrained))
     budget, sufficient = describe_scores_budget(scores, settings.stochastic, settings.samples)
     return ShapcResult(
         run=str(run.path),
@@ -269,7 +314,8 @@ def _result(
         mean=scores.mean,
         var=scores.var,
         calibrated=scores.calibrated,
-        limit=scores.limit,
+        floor=scores.floor,
+        ratio=scores.ratio,
         matrices=scores.matrices,
         sensitivity=scores.sensitivity,
         outcomes=scores.outcomes,
@@ -280,6 +326,7 @@ def _result(
         examples={tau: task.example for tau, task in tasks.items()},
         folder=str(values.folder),
         retraining=reference,
+        calibrated_table=scores.contributions,
     )
 
 

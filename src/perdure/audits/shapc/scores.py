@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.audits.shapc.values import QUANTITIES, FloatArray, TaskValues
-from perdure.metrics import Interval, Missing
+from perdure.audits.shapc.calibration import make_calibration, mean_of_known, missing_score
+from perdure.audits.shapc.values import QUANTITIES, FloatArray, ShapcSettings, TaskValues, untrained_value_names
+from perdure.metrics import Interval
+from perdure.metrics.example_intervals import variation_interval
 from perdure.metrics.intervals import (
     bootstrap_interval,
     bootstrap_mean_over_tasks,
@@ -21,8 +22,8 @@ from perdure.metrics.intervals import (
 from perdure.metrics.shapc import shapc_mean_over_pairs, summarise_shapc
 
 OUTCOMES = ("still correct", "forgotten")
-SUFFICIENT, SUFFICIENT_CALIBRATED = 0.01, 0.02
-"""Largest changes of SHAPC-Mean and of the calibrated score, on doubling the samples, that count as sufficient."""
+SUFFICIENT = 0.01
+"""Largest change of SHAPC-Mean, on doubling the samples, that counts as sufficient."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,13 @@ class Scores:
 
     matrices: dict[str, FloatArray]
     calibrated: Interval
-    limit: Interval
-    """The limit of the calibrated score as the budget grows: the score at twice the budget, scaled between floor and 1."""
+    """(limit - floor) / (1 - floor): 0 is as similar as an untrained network, 1 means identical reasons."""
+    contributions: dict[int, FloatArray]
+    """For each tau, (examples, later steps): contributions of the examples, whose means are the calibrated scores."""
+    floor: Interval
+    """The consistency with untrained networks."""
+    ratio: Interval
+    """(independent - floor) / (ceiling - floor): an upper bound of ``calibrated`` that falls as the budget grows."""
     mean: Interval
     var: Interval
     sensitivity: dict[float, tuple[Interval, Interval]]
@@ -47,7 +53,7 @@ class Resampled:
     def __init__(
         self, tasks: Mapping[int, TaskValues], steps: int, tables: Mapping[str, Mapping[int, FloatArray]], seed: int
     ) -> None:
-        self.tasks, self.steps, self.tables = tasks, steps, tables
+        self.tasks, self.steps, self.tables, self.seed = tasks, steps, tables, seed
         counts = {tau: len(values) for tau, values in tasks.items()}
         self.smallest, self.n = min(counts.values()), sum(counts.values())
         joined = {tau: np.concatenate([table[tau] for table in tables.values()], axis=1) for tau in tasks}
@@ -75,75 +81,53 @@ class Resampled:
         return matrix
 
     def variation(self, name: str, variant: str) -> Interval:
-        """Return SHAPC-Var with its interval; the table of squares has the name followed by ²."""
-        table = self.tables[name]
+        """Return SHAPC-Var with its interval."""
+        table, authors = self.tables[name], variant == "authors"
         labels = {tau: values.label for tau, values in self.tasks.items()}
         pairs = {(tau, tau + 1 + k): rows[:, k] for tau, rows in table.items() for k in range(rows.shape[1])}
-        authors = variant == "authors"
         value = summarise_shapc(pairs, "authors" if authors else "paper", labels if authors else None).var
-        means, squares = self.drawn[name], self.drawn[f"{name}²"]
-        spread = {tau: np.sqrt(np.maximum(squares[tau] - means[tau] ** 2, 0)) for tau in means}
-        if authors:
-            # The bootstrap ignores the classes, because the means of the few classes of a task differ little.
-            draws = bootstrap_mean_over_tasks(spread) / bootstrap_mean_over_tasks(means)
-            return bootstrap_interval(value, draws, self.smallest, self.n)
-        return self.interval(value, {tau: spread[tau] / np.where(means[tau] > 0, means[tau], np.nan) for tau in means})
-
-    def calibrated(self, of: str = "independent", ceiling: str | None = "ceiling") -> tuple[Interval, FloatArray]:
-        """Return (``of`` - floor) / (ceiling - floor) of the pairs' means: its mean with an interval, and its matrix.
-
-        Without a ceiling, 1 is used: the value without sampling noise.
-        """
-        matrix = _ratio(self.matrix(of), self.matrix("floor"), None if ceiling is None else self.matrix(ceiling))
-        value = shapc_mean_over_pairs(matrix)
-        if math.isnan(value):
-            value = Missing("the noise ceiling is not above the floor: the number of samples is too small")
-        drawn = {
-            tau: _ratio(
-                self.drawn[of][tau],
-                self.drawn["floor"][tau],
-                None if ceiling is None else self.drawn[ceiling][tau],
-            )
-            for tau in self.tasks
-        }
-        return self.interval(value, drawn), matrix
-
-
-def _ratio(independent: FloatArray, floor: FloatArray, ceiling: FloatArray | None) -> FloatArray:
-    span = (1.0 if ceiling is None else ceiling) - floor
-    ratio: FloatArray = np.divide(independent - floor, span, out=np.full_like(span, np.nan), where=span > 1e-6)
-    return ratio
+        # The bootstrap ignores the classes, because the means of the few classes of a task differ little.
+        return variation_interval(value, list(table.values()), pooled=authors, seed=self.seed)
 
 
 def compute_scores(
-    tasks: Mapping[int, TaskValues], steps: int, shares: tuple[float, ...], variant: str, seed: int
+    tasks: Mapping[int, TaskValues], steps: int, settings: ShapcSettings, without_floor: str = ""
 ) -> Scores:
-    """Return every statistic of a SHAPC audit from its values per example."""
+    """Return every statistic of a SHAPC audit from its values per example.
+
+    ``without_floor`` says why the values of untrained networks are missing, if they are.
+    """
     tasks = {tau: values for tau, values in tasks.items() if len(values)}
+    shares = settings.shares
     tables = {name: {tau: values.values[name] for tau, values in tasks.items()} for name in QUANTITIES}
     tables["moved"] = {tau: values.values["doubled"] - values.values["shapc"] for tau, values in tasks.items()}
     tables |= {name: _outcome(tasks, name) for name in OUTCOMES}
-    for name in ("shapc", *(f"shapc@{share:g}" for share in shares)):
-        tables[name] = {tau: values.values[name] for tau, values in tasks.items()}
-        tables[f"{name}²"] = {tau: rows**2 for tau, rows in tables[name].items()}
-    table = Resampled(tasks, steps, tables, seed)
+    tables["floor"] = {tau: _floor_table(values, settings) for tau, values in tasks.items()}
+    for share in shares:
+        tables[f"shapc@{share:g}"] = {tau: values.values[f"shapc@{share:g}"] for tau, values in tasks.items()}
+    table = Resampled(tasks, steps, tables, settings.seed)
     pairs = {(tau, tau + 1 + k): rows[:, k] for tau, rows in tables["shapc"].items() for k in range(rows.shape[1])}
     summary = summarise_shapc(pairs)
-    calibrated, matrix = table.calibrated()
+    calibration = make_calibration(tasks, settings)
+    missing = missing_score(tasks, without_floor)
+    ratio = make_calibration(tasks, settings, "independent", "ceiling")
     return Scores(
         mean=table.mean("shapc"),
-        var=table.variation("shapc", variant),
-        calibrated=calibrated,
-        limit=table.calibrated("doubled", ceiling=None)[0],
+        var=table.variation("shapc", settings.variant),
+        calibrated=missing if calibration is None else calibration.interval(),
+        contributions={} if calibration is None else calibration.contributions(),
+        floor=missing if calibration is None else table.mean("floor"),
+        ratio=missing if ratio is None else ratio.interval(),
         matrices={name: table.matrix(name) for name in ("shapc", "independent", "ceiling", "floor")}
         | {
-            "calibrated": matrix,
+            "calibrated": np.full((steps, steps), np.nan) if calibration is None else calibration.matrix(steps),
             "lam": _padded(summary.lam, steps),
             "n": _padded(summary.n, steps),
             "degenerate": _padded(summary.degenerate, steps),
         },
         sensitivity={
-            share: (table.mean(f"shapc@{share:g}"), table.variation(f"shapc@{share:g}", variant)) for share in shares
+            share: (table.mean(f"shapc@{share:g}"), table.variation(f"shapc@{share:g}", settings.variant))
+            for share in shares
         },
         outcomes={
             name: table.mean(name, int(sum((~np.isnan(rows)).sum() for rows in tables[name].values())))
@@ -153,17 +137,28 @@ def compute_scores(
     )
 
 
+def _floor_table(values: TaskValues, settings: ShapcSettings) -> FloatArray:
+    """Return the mean consistency with the untrained networks, (examples, later steps)."""
+    names = untrained_value_names(settings)
+    if not names:
+        return np.full_like(values.values["shapc"], np.nan)
+    return mean_of_known(np.stack([values.values[name] for name in names]), axis=0)
+
+
 def running_mean_score(tasks: Mapping[int, TaskValues], steps: int, seed: int) -> Interval:
     """Return SHAPC-Mean of the examples so far with its interval, for the stopping rule and the progress bar."""
     table = {tau: task.values["shapc"] for tau, task in tasks.items() if len(task)}
     return Resampled({tau: tasks[tau] for tau in table}, steps, {"shapc": table}, seed).mean("shapc")
 
 
-def compute_reference_scores(tasks: Mapping[int, TaskValues], steps: int, seed: int) -> tuple[Interval, Interval]:
+def compute_reference_scores(
+    tasks: Mapping[int, TaskValues], steps: int, settings: ShapcSettings, without_floor: str
+) -> tuple[Interval, Interval]:
     """Return SHAPC-Mean and the calibrated score between the networks of two seeds."""
-    tables = {name: {tau: values.values[name] for tau, values in tasks.items()} for name in QUANTITIES}
-    table = Resampled(tasks, steps + 1, tables, seed)
-    return table.mean("shapc"), table.calibrated()[0]
+    table = {"shapc": {tau: values.values["shapc"] for tau, values in tasks.items()}}
+    mean = Resampled(tasks, steps + 1, table, settings.seed).mean("shapc")
+    calibration = make_calibration(tasks, settings)
+    return mean, missing_score(tasks, without_floor) if calibration is None else calibration.interval()
 
 
 def _padded(matrix: NDArray[Any], steps: int) -> FloatArray:
@@ -186,22 +181,13 @@ def _outcome(tasks: Mapping[int, TaskValues], name: str) -> dict[int, FloatArray
 def describe_scores_budget(scores: Scores, stochastic: bool, samples: int) -> tuple[str, bool]:
     """Return in a sentence whether the number of samples was sufficient, and whether it was.
 
-    The score at twice the budget comes from the same evaluations. For the calibrated score there is no such value; it tends
-    to ``limit`` as the noise vanishes, and doubling the budget moves it at least half of the way.
+    The score at twice the budget comes from the same evaluations. The noise-free limit is extrapolated from both budgets, so
+    it is reliable if doubling the budget changes the score little.
     """
     if not stochastic:
         return "the explainer is deterministic, so its maps have no sampling noise", True
-    plain, calibrated = scores.doubling.mean, (scores.limit.mean - scores.calibrated.mean) / 2
-    change = (
-        f"doubling the samples per map from {samples // 2} to {samples} changes SHAPC-Mean by {plain:+.3f} and the "
-        f"calibrated score by about {calibrated:+.3f}"
-    )
-    if abs(plain) <= SUFFICIENT and abs(calibrated) <= SUFFICIENT_CALIBRATED:
+    plain = scores.doubling.mean
+    change = f"doubling the samples per map from {samples // 2} to {samples} changes SHAPC-Mean by {plain:+.3f}"
+    if abs(plain) <= SUFFICIENT:
         return f"{change}: the number of samples is sufficient", True
-    return (
-        (
-            f"{change}: not sufficient, use more samples; without noise the calibrated score would be near "
-            f"{scores.limit.mean:.2f}"
-        ),
-        False,
-    )
+    return f"{change}: not sufficient, use more samples", False

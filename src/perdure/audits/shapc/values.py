@@ -15,7 +15,9 @@ from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file,
 from perdure.metrics.shapc import TOP
 
 FloatArray = NDArray[np.float64]
-QUANTITIES = ("shapc", "independent", "ceiling", "floor", "doubled")
+QUANTITIES = ("shapc", "independent", "ceiling", "doubled", "limit")
+UNTRAINED = 5
+"""Number of untrained networks that the floor is computed from."""
 LEAST_BIASED = "least-biased"
 """In place of a method: the explainer with the lowest attribution bias on the record's network (`perdure trust bias`)."""
 SHARES = (0.1, 0.3, 0.5)
@@ -41,7 +43,9 @@ class ShapcSettings:
     ``score="decision"`` explains the score by which the learner decides, where this is not a logit (iCaRL). ``head="first"``
     explains every later network with the head of the step that trained the example's task, which isolates changes of the
     encoder. ``variant="authors"`` sums the channels and divides by the range, as the authors' code does. ``shares`` are the
-    shares of important values in the sensitivity table. ``options`` are the explainer's own settings.
+    shares of important values in the sensitivity table. ``untrained`` is the number of untrained networks from which the
+    floor of the calibrated score is computed; with 0 there is no calibrated score. ``options`` are the explainer's own
+    settings.
     """
 
     method: str = "expected_gradients"
@@ -56,6 +60,7 @@ class ShapcSettings:
     seed: int = 0
     batch_size: int | None = None
     shares: tuple[float, ...] = SHARES
+    untrained: int = UNTRAINED
     options: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,6 +72,8 @@ class ShapcSettings:
             raise InputError(f"samples: expected at least 2, one for each half, got {self.samples}")
         if self.score == "decision" and self.head == "first":
             raise InputError("head='first' replaces the last layer of the network, which score='decision' does not use")
+        if self.untrained == 1 or self.untrained < 0:
+            raise InputError(f"untrained: expected 0 or at least 2 networks, got {self.untrained}")
         if not 0 < self.top <= 1:
             raise InputError(f"top: expected a share above 0 and up to 1, got {self.top!r}")
 
@@ -126,8 +133,14 @@ class TaskValues:
 
 
 def shapc_value_names(settings: ShapcSettings) -> list[str]:
-    """Return the names of the value columns: all quantities, and shapc at each share."""
-    return [*QUANTITIES, *(f"shapc@{share:g}" for share in settings.all_shares)]
+    """Return the names of the value columns: all quantities, shapc at each share, and the floor of each network."""
+    shares = [f"shapc@{share:g}" for share in settings.all_shares]
+    return [*QUANTITIES, *shares, *untrained_value_names(settings)]
+
+
+def untrained_value_names(settings: ShapcSettings) -> list[str]:
+    """Return the columns with the consistency between the network before and each untrained network."""
+    return [f"untrained-{index + 1}" for index in range(settings.untrained)]
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 from rich.console import Console
@@ -9,6 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from perdure.audits import MEASURES, Audit, Interval, LearnerAudit, ShapcResult
+from perdure.audits.calibrated_sentence import (
+    CLIP_NOTE,
+    SCALE,
+    calibrated_reading,
+    clipped_score,
+    explain_calibrated_score,
+    is_clipped_score,
+)
 from perdure.cli.output.difference_tables import print_accuracy_differences
 
 SHAPC_COLUMNS = {
@@ -94,11 +103,19 @@ def print_shapc(audit: Audit, console: Console) -> None:
     table.add_column("learner")
     for label in SHAPC_COLUMNS.values():
         table.add_column(label, justify="right")
-    for entry in audit.learners:
-        table.add_row(entry.title, *(str(entry.measures[name]) for name in SHAPC_COLUMNS))
+    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    learners = [entry for entry in audit.learners if "shapc_calibrated" in entry.measures]
+    for entry in learners:
+        scores = {**entry.measures, "shapc_calibrated": clipped_score(entry.measures["shapc_calibrated"])}
+        table.add_row(entry.title, *(str(scores[name]) for name in SHAPC_COLUMNS))
     console.print(table)
+    write(f"Calibrated: {SCALE}.")
+    for entry in learners:
+        write(explain_calibrated_score(entry))
+    if any(is_clipped_score(entry.measures["shapc_calibrated"]) for entry in learners):
+        write(CLIP_NOTE)
     for difference in audit.differences:
-        console.print(str(difference), highlight=False, markup=False, soft_wrap=True)
+        write(str(difference))
     for result in audit.shapc:
         print_shapc_result(result, console)
 
@@ -108,7 +125,15 @@ def print_shapc_result(result: ShapcResult, console: Console) -> None:
     write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     count = sum(len(rows) for rows in result.examples.values())
     write("")
-    write(f"{result.run}: SHAPC-Mean {result.mean}, Var {result.var}, calibrated {result.calibrated}")
+    calibrated = clipped_score(result.calibrated)
+    write(f"{result.run}: SHAPC-Mean {result.mean}, Var {result.var}, calibrated {calibrated}")
+    if math.isnan(calibrated.mean):
+        write(f"  no calibrated score: {calibrated.reason}")
+    else:
+        write(f"  calibrated: {calibrated_reading(result.calibrated)} ({SCALE})")
+        write(f"  similarity to untrained networks: {result.floor}")
+        if is_clipped_score(result.calibrated):
+            write(f"  {CLIP_NOTE}")
     write(f"  {count} examples ({result.stopped}), {result.settings['method']} of {result.settings['explained']}")
     if "chosen" in result.settings:
         write(f"  explainer chosen by attribution bias: {result.settings['chosen']}")
@@ -119,7 +144,7 @@ def print_shapc_result(result: ShapcResult, console: Console) -> None:
     )
     write(f"  by share of important values: {shares}")
     if result.retraining is not None:
-        write(f"  retraining alone: {result.retraining.mean}, calibrated {result.retraining.calibrated}")
+        write(f"  retraining alone: {result.retraining.mean}, calibrated {clipped_score(result.retraining.calibrated)}")
     if result.degenerate:
         write(f"  without an important region: {result.degenerate} pairs of example and step")
     write(f"  {result.budget}")

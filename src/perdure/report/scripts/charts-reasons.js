@@ -1,11 +1,11 @@
 // The charts of SHAPC.
 
 const QUANTITIES = {
-  calibrated: "calibrated (0: chance, 1: noise ceiling)",
+  calibrated: "calibrated (0: untrained network, 1: identical reasons)",
   shapc: "SHAPC",
   independent: "SHAPC between independent draws",
   ceiling: "noise ceiling",
-  floor: "chance floor",
+  floor: "similarity to untrained networks",
 };
 
 const selectedValue = (figure, name) => figure.querySelector(`select[name="${name}"]`)?.value;
@@ -113,7 +113,7 @@ Object.assign(CHARTS, {
     };
   },
 
-  // One panel per trained step: a line over the later steps, and a band from the chance floor to the noise ceiling.
+  // One panel per trained step: a line over the later steps, and a band from the untrained networks to the noise ceiling.
   between(context) {
     const runs = selectedRuns(context);
     if (!runs.length) return null;
@@ -150,7 +150,7 @@ Object.assign(CHARTS, {
       count: trainedSteps.length,
       panels,
       legend: runs.map((run) => ({ slot: run.slot, name: run.learner, line: true })),
-      note: "Line: independent draws of the maps. Band: from the chance floor (shuffled maps) to the noise ceiling (two draws for the same network).",
+      note: "Line: independent draws of the maps. Band: from the similarity to untrained networks to the noise ceiling (two draws for the same network).",
       header: ["learner", "trained at step", "later step", "independent", "floor", "ceiling"],
       rows: runs.flatMap((run) =>
         laterPairs(run.matrices.independent).map(([tau, t, value]) => [

@@ -1,0 +1,115 @@
+"""Networks that have learned nothing: new initializations of an architecture, the zero of the calibrated SHAPC score."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from perdure.base.errors import InputError
+from perdure.runs.loaded_run import run_network_device
+
+RESETS = ("reset_parameters", "_reset_parameters")
+"""Methods by which modules of torch.nn draw new weights."""
+REFIT_STEPS = 200
+REFIT_BATCH = 64
+REFIT_LR = 1e-3
+
+
+class CannotReinitializeError(InputError):
+    """The network has no untrained counterpart; the message says why."""
+
+
+def untrained_network(
+    initial: Callable[[int], nn.Module],
+    trained: nn.Module,
+    examples: Callable[[], tuple[Tensor, NDArray[np.int64]]],
+    seed: int,
+) -> nn.Module:
+    """Return a network of the same architecture that has learned nothing, in evaluation mode.
+
+    ``initial`` returns the network of a seed before the trained weights are loaded. If all of its weights depend on the seed,
+    it is the untrained network. Otherwise (pretrained weights, or a function that sets the seed) the modules draw new weights
+    with their own ``reset_parameters``. A network with modules that cannot do this is refitted: its remaining parameters are
+    shuffled, and the whole network is trained on ``examples``, (inputs, labels), with permuted labels.
+    """
+    # A copy, because a user's function may return the same network each time.
+    network = copy.deepcopy(initial(seed))
+    if _all_weights_differ(network, initial(seed + 1)):
+        return network.to(run_network_device(trained)).eval()
+    network = copy.deepcopy(trained)
+    if next(network.parameters(), None) is None:
+        raise CannotReinitializeError("the network has no parameters, so there is no untrained network to compare with")
+    fixed = _reset(network, seed)
+    if fixed:
+        _shuffle(fixed, seed)
+        _refit(network, *examples(), seed)
+    return network.eval()
+
+
+def _all_weights_differ(first: nn.Module, second: nn.Module) -> bool:
+    """Return whether every weight matrix differs; biases and normalization layers start from constants."""
+    second_parameters = dict(second.named_parameters())
+    weights = [(name, value) for name, value in first.named_parameters() if value.dim() > 1]
+    return bool(weights) and all(not torch.equal(value, second_parameters[name]) for name, value in weights)
+
+
+def _reset(network: nn.Module, seed: int) -> list[nn.Parameter]:
+    """Draw new weights for every module that can; return the parameters of the others."""
+    fixed = []
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # modules on an accelerator draw from its own generator
+        for module in network.modules():
+            reset = next((getattr(module, name) for name in RESETS if callable(getattr(module, name, None))), None)
+            if reset is not None:
+                reset()
+            else:
+                fixed += list(module.parameters(recurse=False))
+    return fixed
+
+
+def _shuffle(parameters: list[nn.Parameter], seed: int) -> None:
+    """Put the values of each parameter in a random order, which keeps their scale."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in parameters:
+            order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
+            parameter.copy_(parameter.flatten()[order].reshape(parameter.shape))
+
+
+def _refit(network: nn.Module, x: Tensor, labels: NDArray[np.int64], seed: int) -> None:
+    """Train a network on permuted labels, so that it fits the inputs and knows nothing about the classes."""
+    rng = np.random.default_rng([seed, 1])
+    device = run_network_device(network)
+    y = torch.from_numpy(rng.permutation(labels)).to(device)
+    parameters = [value for value in network.parameters() if value.is_floating_point()]
+    for value in parameters:
+        value.requires_grad_(True)
+    optimizer = torch.optim.Adam(parameters, lr=REFIT_LR)
+    network.train()
+    with torch.enable_grad():
+        for _ in range(REFIT_STEPS):
+            rows = torch.from_numpy(rng.integers(0, len(x), size=min(REFIT_BATCH, len(x))))
+            optimizer.zero_grad()
+            loss = _loss(network, x[rows].to(device), y[rows.to(device)])
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    if not all(bool(torch.isfinite(value).all()) for value in parameters):
+        raise CannotReinitializeError(
+            "the network cannot be re-initialized, and training on permuted labels gives non-finite weights"
+        )
+
+
+def _loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    outputs: Any = network(x)
+    if not outputs.requires_grad:
+        raise CannotReinitializeError(
+            "the network cannot be re-initialized, and it cannot be trained on permuted labels because its outputs have "
+            "no gradient"
+        )
+    return nn.functional.cross_entropy(outputs, y)

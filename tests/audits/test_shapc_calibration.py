@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,14 +199,14 @@ def no_examples():
 
 
 def test_a_function_that_makes_a_new_network_gives_the_untrained_one():
-    made = untrained_network(net, net(0), no_examples, 5)
+    made: Any = untrained_network(net, net(0), no_examples, 5)
     assert torch.equal(made.first.weight, net(5).first.weight)
 
 
 def test_pretrained_networks_draw_new_weights():
     trained = net(0)
-    first, second = (untrained_network(lambda _: net(7), trained, no_examples, seed) for seed in (1, 2))
-    weights = [network.first.weight for network in (first, second, trained, net(7))]
+    drawn: list[Any] = [untrained_network(lambda _: net(7), trained, no_examples, seed) for seed in (1, 2)]
+    weights = [network.first.weight for network in (*drawn, trained, net(7))]
     assert all(not torch.equal(weights[i], weights[j]) for i in range(4) for j in range(i))
 
 
@@ -214,7 +215,7 @@ def test_a_network_with_fixed_parameters_is_refitted_on_permuted_labels():
     trained = Scaled().eval()
     x, y = torch.from_numpy(DATA[0][0]), DATA[0][1]
     pretrained = Scaled()  # the function returns the same weights for every seed
-    network = untrained_network(lambda _: pretrained, trained, lambda: (x, y), 3)
+    network: Any = untrained_network(lambda _: pretrained, trained, lambda: (x, y), 3)
     assert not torch.equal(network.last.weight, trained.last.weight)
     moved = network.scale.detach().sort().values - trained.scale.detach().sort().values
     assert not torch.allclose(network.scale, trained.scale, atol=0.3)  # shuffled
@@ -229,7 +230,7 @@ def test_a_network_with_fixed_parameters_is_refitted_on_permuted_labels():
 def test_a_network_without_parameters_has_no_calibrated_score(tmp_path):
     with pytest.raises(CannotReinitializeError, match="has no parameters"):
         untrained_network(lambda _: Fixed(), Fixed(), no_examples, 0)
-    other = Fixed()
+    other: Any = Fixed()
     other.weight *= -1
     result = audited(folder(tmp_path / "run", Fixed(), other), network=Fixed)
     assert "the network has no parameters" in str(result.calibrated.reason)
@@ -263,7 +264,7 @@ def test_the_reading_follows_the_interval(score, reading):
     assert calibrated_reading(score) == reading
 
 
-def audited_learner(name: str, measures: dict, table: list[list[float]]) -> LearnerAudit:
+def audited_learner(name: str, measures: dict[str, Any], table: list[list[float]]) -> LearnerAudit:
     """Return the audit of one learner with the given measures and accuracies."""
     intervals = {
         key: value if isinstance(value, Interval) else Interval(value, math.nan, math.nan, 1, "none")

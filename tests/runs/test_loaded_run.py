@@ -188,3 +188,11 @@ def test_the_explained_score_is_described():
     assert describe_run_score("output 3", "logits", "nearest class mean") == (
         "the network's logit of output 3; the learner decides by nearest class mean"
     )
+
+
+def test_inputs_in_bfloat16_are_read_and_dictionaries_are_refused():
+    x = torch.arange(8.0).reshape(2, 4)
+    data = UserData.checked([(x.to(torch.bfloat16), np.array([0, 1]))], None)
+    assert data.tasks[0][0].tolist() == x.tolist()
+    with pytest.raises(InputError, match="data: expected an array or a tensor, got a dictionary with the keys ids"):
+        UserData.checked([({"ids": x}, np.array([0, 1]))], None)

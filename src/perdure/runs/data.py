@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -169,7 +169,15 @@ def _checked_pair(pair: Any, task: int, name: str) -> tuple[NDArray[np.float32],
 
 def run_data_array(values: Any) -> NDArray[Any]:
     """Return a tensor, an array or a list as an array."""
-    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
+    if isinstance(values, Mapping):
+        raise InputError(
+            f"data: expected an array or a tensor, got a dictionary with the keys {', '.join(map(str, values))}"
+        )
+    if hasattr(values, "detach"):
+        tensor = values.detach().cpu()
+        # NumPy has no bfloat16.
+        values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return np.asarray(values)
 
 
 def _backgrounds(background: Any, tasks: int) -> tuple[NDArray[np.float32], ...] | None:

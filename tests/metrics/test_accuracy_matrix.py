@@ -100,6 +100,8 @@ def test_an_unfinished_run_reports_how_many_tasks_were_trained():
     value = metrics.accuracy(R[:2], curriculum=[0, 1])
     assert "only 2 of 3 tasks" in (metrics.reason(value) or "")
     assert metrics.average_accuracy(R[:2], curriculum=[0, 1]) == pytest.approx(0.7)
+    # K counts the two tasks trained so far, not the three of the table.
+    assert metrics.worst_case_accuracy(R[:2], trained=[0, 1]) == pytest.approx(0.8 / 2 + 0.6 / 2)
 
 
 @given(full_matrices(), st.randoms(use_true_random=False))
@@ -120,6 +122,8 @@ def test_the_order_of_columns_does_not_matter_with_a_curriculum(matrix, random):
         assert function(shuffled, curriculum=order) == pytest.approx(function(matrix))
     gem = metrics.forward_transfer(matrix, "gem", initial)
     assert metrics.forward_transfer(shuffled, "gem", relabelled, order) == pytest.approx(gem)
+    gap = metrics.intransigence(matrix, initial).per_task
+    assert metrics.intransigence(shuffled, relabelled, order).per_task == pytest.approx(gap)
 
 
 @given(full_matrices())
@@ -150,6 +154,8 @@ def test_windows_skip_missing_evaluations():
     assert metrics.windowed_forgetting(evaluations, 3) == pytest.approx((0.4 + 0.2) / 2)
     assert metrics.windowed_forgetting(evaluations, 2) == pytest.approx((0 + 0.2) / 2)
     assert "twice" in (metrics.reason(metrics.windowed_plasticity([[0.1, 0.2]], 2)) or "")
+    # The second task is evaluated once: it has no change, which is not a change of 0.
+    assert metrics.windowed_forgetting([[0.9, np.nan], [0.5, 0.8]], 2) == pytest.approx(0.4)
 
 
 def test_dips_between_boundaries_count_for_min_accuracy():
@@ -157,6 +163,11 @@ def test_dips_between_boundaries_count_for_min_accuracy():
     evaluations = [[0.5, 0.0], [0.9, 0.0], [0.1, 0.4], [0.8, 0.9]]
     assert metrics.min_accuracy(evaluations, trained=[0, 0, 1, 1]) == pytest.approx(0.1)
     assert metrics.worst_case_accuracy(evaluations, trained=[0, 0, 1, 1]) == pytest.approx(0.9 / 2 + 0.1 / 2)
+
+
+def test_dips_during_a_later_visit_count_for_min_accuracy():
+    evaluations = [[0.9, 0.0], [0.7, 0.8], [0.3, 0.6], [0.9, 0.7]]
+    assert metrics.min_accuracy(evaluations, trained=[0, 1, 0, 0]) == pytest.approx((0.3 + 0.6) / 2)
 
 
 def test_torch_tensors_and_lists_are_accepted():

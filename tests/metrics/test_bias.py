@@ -1,6 +1,7 @@
 """Attribution bias on arrays: hand-worked values, a direct implementation of the formula, and properties."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,6 +69,32 @@ def test_sampling_noise_is_removed_from_the_norm():
     # Noise of .8 inflates the norm by sqrt(1.64); the anchor shrinks by that factor, and the bias grows.
     assert abs(result.corrected[0, 0] - accurate[0, 0]) < 0.3 * abs(result.mean[0, 0] - accurate[0, 0])
     assert metrics.attribution_biases(maps, noisy).corrected == pytest.approx(result.mean)
+
+
+def test_sampling_errors_by_hand():
+    # S holds the last two of four players; the norm of the Shapley values is 5.
+    a, anchor = np.array([[0.0, 0.0, 4.0, 3.0]]), np.array([[0.0, 4.0, 3.0, 0.0]])
+    options: dict[str, Any] = {"shares": [0.5], "sides": ["top"]}
+    independent = metrics.attribution_biases(a, anchor, stderr=np.full((1, 4), 0.2), **options)
+    assert independent.sampling_stderr == pytest.approx(np.array([[0.2 / math.sqrt(2) / 5]]))
+    # The mean over S is 2 in one part and 1 in the other, so the standard error of their mean is 1/2.
+    shift = np.array([0.0, 0.0, 1.0, 0.0])
+    parts = np.stack([anchor + shift, anchor - shift])
+    result = metrics.attribution_biases(a, anchor, parts=parts, **options)
+    assert result.sampling_stderr == pytest.approx(np.array([[0.5 / 5]]))
+    assert result.floor == pytest.approx(np.array([[math.sqrt(2 / math.pi) * 0.5 / 5]]))
+
+
+def test_the_noise_removed_from_the_norm_is_bounded():
+    """If the noise exceeds nine tenths of the squared norm 25, a tenth of it remains."""
+    result = metrics.attribution_biases([[3.0, 4.0]], [[4.0, 3.0]], shares=[0.5], sides=["top"], stderr=[[9.0, 9.0]])
+    assert result.corrected == pytest.approx(np.array([[abs(0.8 - 3 / math.sqrt(2.5))]]))
+
+
+def test_a_floating_share_does_not_lose_a_player():
+    # 0.29 * 100 is 28.999999999999996.
+    values = np.arange(100.0)
+    assert metrics.bias_selected_players(values, 0.29).tolist() == list(range(99, 70, -1))
 
 
 def test_degenerate_maps_are_counted_and_left_out():

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from perdure import metrics
 from perdure.base.errors import InputError
@@ -57,6 +58,13 @@ def test_resamples_depend_on_the_seed_only_and_are_shared_by_tables_of_the_same_
     assert first.std() == pytest.approx(values.std() / math.sqrt(30), rel=0.15)
 
 
+def test_the_interval_is_shifted_to_the_value_and_widened_for_few_examples():
+    # The draws are uniform on [0, 1]: their middle 95 % reach .475 to either side of .5. Four examples: sqrt(4 / 3).
+    result = bootstrap_interval(0.7, np.linspace(0, 1, 1001), 4, 12)
+    margin = 0.475 * math.sqrt(4 / 3)
+    assert (result.low, result.high) == pytest.approx((0.7 - margin, 0.7 + margin))
+
+
 def test_one_example_has_no_interval():
     result = bootstrap_interval(0.5, np.array([0.5, 0.5]), 1, 1)
     assert math.isnan(result.low)
@@ -97,6 +105,34 @@ def test_many_runs_use_the_percentile_bootstrap():
     assert result.low < 0.1 < result.high
     assert 0 < result.p < 0.05
     assert metrics.paired_difference(second, first).mean == pytest.approx(-result.mean)
+
+
+def test_the_p_value_over_many_runs_is_two_sided():
+    # Examples of a run are equal, so the bootstrap's standard error is that of 12 runs. The mean is one such error.
+    values = np.linspace(-1, 1, 12)
+    values += values.std() / math.sqrt(12)
+    tables = [{0: np.full((3, 1), value)} for value in values]
+    zeros = [{0: np.zeros((3, 1))} for _ in values]
+    assert metrics.paired_difference(tables, zeros).p == pytest.approx(2 * stats.norm.sf(1), abs=0.04)
+
+
+def test_few_runs_have_the_interval_of_the_t_test_over_runs():
+    values = [0.1, 0.4, 0.2, 0.6]  # of runs whose examples are equal
+    tables = [{0: np.full((3, 1), value)} for value in values]
+    result = metrics.paired_difference(tables, [{0: np.zeros((3, 1))} for _ in values])
+    expected = stats.ttest_1samp(values, 0)
+    limits = expected.confidence_interval(0.95)
+    assert result.high - result.low == pytest.approx(limits.high - limits.low, rel=0.05)
+    assert result.p == pytest.approx(expected.pvalue, rel=0.1)
+
+
+def test_a_single_run_has_the_standard_error_over_its_examples():
+    # Two tasks of three examples: drawing three of three has 2/3 of the variance, which is corrected.
+    values = {0: np.array([[0.0], [1.0], [5.0]]), 1: np.array([[0.0], [2.0], [4.0]])}
+    result = metrics.paired_difference([values], [{tau: np.zeros((3, 1)) for tau in values}])
+    stderr = math.sqrt(sum(rows.var(ddof=1) / 3 for rows in values.values())) / 2
+    assert result.mean == 2
+    assert result.high - result.low == pytest.approx(2 * stats.norm.ppf(0.975) * stderr, rel=0.05)
 
 
 def test_equal_tables_have_no_difference():

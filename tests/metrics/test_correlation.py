@@ -30,7 +30,9 @@ def test_spearman_correlation_has_an_interval_with_nominal_coverage():
     a, b = rng.normal(size=(2, 30))
     result = metrics.spearman_correlation(a, a + b)
     assert result.rho == pytest.approx(stats.spearmanr(a, a + b).statistic)
-    assert result.low < result.rho < result.high
+    # Bonett and Wright: Fisher's transformation with the standard error sqrt((1 + rho^2 / 2) / (n - 3)).
+    margin = 1.959964 * math.sqrt((1 + result.rho**2 / 2) / 27)
+    assert np.arctanh([result.low, result.high]) == pytest.approx(np.arctanh(result.rho) + np.array([-margin, margin]))
     assert metrics.spearman_correlation([*a, math.nan], [*(a + b), 0.0]) == result
     assert metrics.spearman_correlation(a, np.exp(a)) == metrics.SpearmanCorrelation(1.0, 1.0, 1.0, 30)
     # The rank correlation of a bivariate Gaussian with correlation .8 is 6 / pi * arcsin(.4).

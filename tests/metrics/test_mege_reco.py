@@ -1,5 +1,6 @@
 """MeGe and ReCo on distances: hand-worked values, scipy as an oracle, intervals over examples, and the trend test."""
 
+import itertools
 import math
 from typing import Any, cast
 
@@ -41,6 +42,9 @@ def test_reco_by_hand_with_ties():
     assert metrics.reco([1, 2, 2], [2, 3], variant="rate") == pytest.approx(0.5)
     result = metrics.mege_reco_scores([1, 2, 2], [2, 3])
     assert (result.precision_threshold, result.rate_threshold, result.same, result.different) == (2, 2, 3, 2)
+    # Equal at the thresholds 1 and 3: the lower one is reported.
+    tied = metrics.mege_reco_scores([1, 3], [2, 4])
+    assert (tied.precision_threshold, tied.rate_threshold) == (1, 1)
     # Perfect separation: both variants are 1, at the largest distance of S=.
     assert metrics.reco([1, 2], [3, 4]) == metrics.reco([1, 2], [3, 4], "rate") == 1
     # Reversed order: no threshold separates the sets, and the rate variant is 0 at the last one.
@@ -127,6 +131,29 @@ def test_examples_are_resampled_instead_of_distances():
     assert clustered.p_value == pytest.approx(once.p_value, abs=0.06)
     assert clustered.examples == 40
     assert naive.examples == 320
+
+
+def test_the_interval_of_the_mean_distance_is_that_of_the_examples():
+    """Twenty examples with four equal distances each, all in S=: the standard error is that of twenty numbers."""
+    level = np.random.default_rng(8).gamma(4, 1, 20)
+    result = metrics.retraining_scores(np.repeat(level, 4), [], np.repeat(np.arange(20), 4), []).mege_distance
+    assert result.high - result.low == pytest.approx(2 * 1.96 * level.std(ddof=1) / math.sqrt(20), rel=0.15)
+
+
+def test_intervals_of_few_examples_are_widened():
+    """All 5^5 resamples of five distances have 4/5 of the variance of their mean; the interval corrects this."""
+    distances = np.array([0.3, 1.1, 1.9, 3.2, 4.5])
+    low, high = np.quantile([np.mean(drawn) for drawn in itertools.product(distances, repeat=5)], [0.025, 0.975])
+    result = metrics.retraining_scores(distances, []).mege_distance
+    assert result.high - result.low == pytest.approx(math.sqrt(5 / 4) * (high - low), rel=0.06)
+
+
+def test_the_p_value_of_a_large_set_equals_scipys():
+    """Above 400 distances only some of them are thresholds; the sets differ most in the middle."""
+    rng = np.random.default_rng(9)
+    same, different = rng.normal(5, size=1500), rng.normal(5.06, size=1500)
+    oracle = stats.ks_2samp(same, different, alternative="greater").pvalue
+    assert metrics.retraining_scores(same, different).p_value == pytest.approx(oracle, abs=0.03)
 
 
 def test_under_the_null_small_p_values_of_clustered_distances_are_rare():

@@ -56,6 +56,11 @@ def test_stability_curve_uses_disjoint_estimates():
     marginals, maps = rng.normal(0.5, 1.0, size=(2, 12, 10)), rng.normal(size=(3, 2, 10))
     curve = metrics.stability_curve(marginals, maps, (1, 4, 6), shares=(0.2, 0.5))
     assert curve.repeats == (12, 3, 2)
+    capped = metrics.stability_curve(marginals, maps, (1, 4, 6), max_repeats=2)
+    assert capped.repeats == (2, 2, 2)
+    # The lowest attributions are the highest of the negated maps.
+    low = metrics.stability_curve(marginals, maps, (1, 4, 6), shares=(0.2, 0.5), side="bottom")
+    assert low.anchors == pytest.approx(metrics.stability_curve(marginals, -maps, (1, 4, 6), shares=(0.2, 0.5)).anchors)
     for index, size in enumerate((1, 4, 6)):
         for example in range(2):
             parts = [marginals[example, k : k + size].mean(axis=0) for k in range(0, 12, size)]
@@ -107,6 +112,10 @@ def test_variance_ratio_follows_the_correlation():
     assert shared.correlation == pytest.approx(0.5, abs=0.02)
     assert shared.ratio == pytest.approx(8 / (1 + 7 * 0.5), rel=0.05)
     assert math.isnan(metrics.sampling_variance_ratio(separate, [2]).correlation)
+    # Two players with different variances: their mean correlation is Pearson's.
+    unequal = (separate + common) * np.arange(1, 9)
+    pair = metrics.sampling_variance_ratio(unequal, [0, 7])
+    assert pair.correlation == pytest.approx(np.corrcoef(unequal[:, 0], unequal[:, 7])[0, 1])
 
 
 def test_context_instability_hand_worked():

@@ -55,6 +55,8 @@ def test_model_size_of_ewc_is_the_printed_040():
     assert metrics.model_size_efficiency([1000] + [3000] * 9) == pytest.approx(0.40)
     assert metrics.model_size_efficiency([1000] * 10) == 1
     assert metrics.model_size_efficiency([1000, 500]) == 1  # a shrinking model is not better than 1
+    # The mean is clipped, not its terms 1, 2 and 1/4.
+    assert metrics.model_size_efficiency([1000, 500, 4000]) == 1
 
 
 def test_storage_of_cumulative_is_the_printed_055():
@@ -68,6 +70,8 @@ def test_computational_efficiency_by_hand():
     assert metrics.computational_efficiency([99, 199], [10, 10]) == pytest.approx((100 / 100 + 100 / 200) / 2)
     assert metrics.computational_efficiency([9], [10]) == 1
     assert metrics.computational_efficiency([99], [10], epsilon=1) == pytest.approx(0.1)
+    # The mean is clipped, not its terms 10 and 1/2.
+    assert metrics.computational_efficiency([9, 199], [10, 10]) == 1
 
 
 def test_stability_by_hand():
@@ -106,6 +110,9 @@ def test_first_places_follow_dominance_and_symmetry():
     # With w uniform on [0, 1], w * .8 + (1 - w) * .2 > .4 exactly when w > 1/3.
     third = metrics.score_first_places({"varied": {"A": 0.8, "MS": 0.2}, "flat": {"A": 0.4, "MS": 0.4}})
     assert third.share["varied"] == pytest.approx(2 / 3, abs=4 * third.stderr["varied"])
+    assert third.stderr["varied"] == pytest.approx(math.sqrt(2 / 3 * 1 / 3 / third.weightings), rel=0.01)
+    # A small lead is not a tie.
+    assert metrics.score_first_places({"one": {"A": 0.5}, "two": {"A": 0.505}}).share == {"one": 0.0, "two": 1.0}
 
 
 def test_first_places_use_only_common_criteria():
@@ -134,6 +141,7 @@ def test_correlation_of_criteria_over_learners():
     [
         (lambda: metrics.cl_score(CRITERIA["SI"], "W4"), "unknown name 'W4'"),
         (lambda: metrics.cl_score(CRITERIA["SI"], {"A": 0.5}), "expected a sum of 1, got 0.5"),
+        (lambda: metrics.cl_score(CRITERIA["SI"], {"A": 0.5, "MS": 0.49}), "expected a sum of 1, got 0.99"),
         (lambda: metrics.cl_score(CRITERIA["SI"], {"A": 1.5, "MS": -0.5}), "between 0 and 1 for A, got 1.5"),
         (lambda: metrics.cl_score(CRITERIA["SI"], {"BWT": 1.0}), r"did you mean 'BWT\+'"),
         (lambda: metrics.cl_score({"A": 38.25}), "between 0 and 1 for A, got 38.25"),

@@ -85,6 +85,9 @@ def test_blocks_join():
         [slow_shapc(before[i], after[i]) for i in (0, count // 2, count - 1)]
     )
     assert len(whole) == count
+    after[-1, 0, 3, 3] = math.nan
+    with pytest.raises(InputError, match=f"got NaN or infinity in example {count - 1}$"):
+        metrics.shapc(before, after)
 
 
 def test_many_shares_in_one_pass():
@@ -187,6 +190,10 @@ def test_authors_summary_by_hand():
     one_class = metrics.summarise_shapc(values, variant="authors")
     assert one_class.mean == pytest.approx(0.5)
     assert one_class.var == pytest.approx((np.std(values[0, 1]) + np.std(values[0, 2])) / 2 / 0.5)
+
+
+def test_rounding_above_one_is_accepted_in_a_summary():
+    assert metrics.summarise_shapc({(0, 1): [1 + 1e-12, 1.0]}).mean == pytest.approx(1)
 
 
 def test_a_summary_of_degenerate_examples_is_missing_with_a_reason():

@@ -53,6 +53,22 @@ def test_every_variant_by_hand():
     )
 
 
+def test_the_direction_and_the_range_of_every_variant():
+    """The first learner is better by every variant, and the second one attains negative values where these exist."""
+    better = [[0.9, 0.3, 0.2], [0.9, 0.9, 0.3], [0.9, 0.9, 0.9]]
+    worse = [[0.6, 0.1, 0.1], [0.3, 0.5, 0.1], [0.2, 0.1, 0.5]]
+    first, second = (
+        compute_metric_variants(run(table=table, initial=np.full(3, 0.2)), reference=np.full(3, 0.8))
+        for table in (better, worse)
+    )
+    for name in VARIANTS:
+        entry = METRICS.get(name)
+        assert (first[name] > second[name]) == entry.higher_is_better, name
+        assert first[name] != second[name], name
+        low, high = entry.bounds
+        assert all(low <= values[name] <= high for values in (first, second)), name
+
+
 def test_the_four_definitions_of_forgetting_differ():
     table = [[0.5, 0.9, 0.0, 0.0], [0.7, 0.6, 0.0, 0.0], [0.4, 0.5, 0.8, 0.0], [0.45, 0.65, 0.7, 0.9]]
     by_variant = {

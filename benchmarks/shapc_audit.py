@@ -158,7 +158,7 @@ def audit(examples: int) -> dict[str, float]:
     references = [example.ours(4000, 99) for example in explained]
     samples, reached = sufficient_samples(explained, references)
     shutil.rmtree(run.cache.folder / "shapc", ignore_errors=True)
-    settings = ShapcSettings(samples=samples)
+    settings = ShapcSettings(untrained=0, samples=samples)
     result, our_time = timed(lambda: audit_shapc(run.path, settings=settings, examples=examples, data_dir=SHARED))
     steps = len(run.curriculum)
     maps = examples * sum(steps - tau for tau in run.first_visits())

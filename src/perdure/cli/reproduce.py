@@ -26,7 +26,8 @@ def reproduce(
     only: Annotated[
         str | None,
         typer.Option(
-            help="Run only one study: split-mnist, cifar10-small or cifar10-small-task of the classic learners, "
+            help="Run only one study: split-mnist, cifar10-small, cifar10-small-seen or cifar10-small-task of "
+            "classic-learners, "
             "memory-small-conv or memory-resnet18 of memory-learners and shapc, "
             "lenet, lenet-slow, lenet-sweep or resnet18 of retraining (the page keeps its other parts)."
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 import warnings
 from typing import Any, cast
@@ -18,12 +19,15 @@ from captum.attr import (
     LayerGradCam,
     Saliency,
 )
+from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
 from perdure import explain, nets
 from perdure.base.errors import InputError
 from perdure.explain.adapters.models import ChannelsLast, fast_model_copy
 from perdure.explain.attribute import prepared_request
+from perdure.explain.baselines import blurred
+from perdure.explain.methods.deepshap import _check_complete as check_complete
 
 TARGET = torch.tensor([0, 2, 1])
 KINDS = {
@@ -92,6 +96,16 @@ def test_deepshap_is_complete_where_captum_is_not():
     torch.testing.assert_close(explained("deepshap", batch_size=4), explained("deepshap"), atol=1e-5, rtol=0)
 
 
+def test_deepshap_refuses_maps_that_do_not_sum_to_the_difference_of_outputs():
+    net, x, background = network()
+    maps = explained("deepshap")
+    with prepared_request(net, x, TARGET, "deepshap", background=background) as request:
+        check_complete(request, x, TARGET, maps, 0)
+        maps[1, 0, 0, 0] += 0.02 * net(x)[1, 2].abs().detach() + 0.02 * maps[1].sum().abs()
+        with pytest.raises(InputError, match="method 'deepshap', example 1: attributions sum to"):
+            check_complete(request, x, TARGET, maps, 0)
+
+
 @pytest.mark.parametrize(
     "name", ["small-conv", "lenet", "resnet18", "resnet20", "wide-resnet16", "resnet50", "mlp5", "conv-1d"]
 )
@@ -126,6 +140,16 @@ def test_lrp_epsilon_rule_by_hand():
     z = first(x)[0]
     lower = (first.weight * x) * (upper[0] / (z + torch.where(z >= 0, 1.0, -1.0)))[:, None]
     torch.testing.assert_close(explain.attribute(net, x, 1, "lrp")[0], lower.sum(0).detach())
+
+
+def test_lrp_pooling_keeps_the_relevance():
+    """Epsilon absorbs relevance in layers with weights only: average pooling divides it in proportion to its inputs."""
+    net = nn.Sequential(nn.AvgPool1d(2), nn.Flatten(), nn.Linear(2, 2)).double().eval()
+    x = torch.tensor([[[1.0, 3.0, 2.0, 2.0]]], dtype=torch.float64)
+    output = net(x)[0, 1]
+    pooled = cast(nn.Linear, net[2]).weight[1] * 2.0 * output / (output + output.sign())
+    expected = pooled.repeat_interleave(2) * torch.tensor([0.25, 0.75, 0.5, 0.5])
+    torch.testing.assert_close(explain.attribute(net, x, 1, "lrp")[0, 0], expected.detach())
 
 
 def test_closed_forms_on_a_linear_network():
@@ -172,6 +196,66 @@ def test_lime_finds_the_weights_of_an_additive_network():
     )
     torch.testing.assert_close(maps[0, [0, 0, 7, 7], [0, 7, 0, 7]], torch.tensor([16.0, 0, 0, -32]), atol=1.5, rtol=0)
     assert (maps[0, :4, :4] == maps[0, 0, 0]).all()
+
+
+def test_lime_is_the_ridge_regression_of_its_authors_on_the_drawn_coalitions():
+    """Weights sqrt(exp(-d^2 / .25^2)) of the cosine distance d to the full coalition, and a ridge penalty of 1."""
+    drawn: list[Tensor] = []
+
+    class Interactions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            drawn.append(x.detach().clone())
+            return torch.stack([3 * x[:, 0] * x[:, 1] + x[:, 2] - 2 * x[:, 3] * x[:, 0], x[:, 0]], dim=1) * self.scale
+
+    net = Interactions()
+    maps = explain.attribute(net, torch.ones(1, 4), 0, "lime", samples=40)
+    present = torch.cat(drawn)[-40:]  # an absent player takes the baseline 0
+    distance = 1 - present.mean(1).sqrt().numpy()
+    reference = Ridge(alpha=1.0).fit(
+        present, net(present)[:, 0].detach(), sample_weight=np.sqrt(np.exp(-(distance**2) / 0.25**2))
+    )
+    np.testing.assert_allclose(maps[0], reference.coef_, rtol=1e-4)
+
+
+def test_lime_masks_with_the_mean_of_the_background_or_zero():
+    net, x, background = network("table")
+    options: dict[str, Any] = {"samples": 20}
+    zero, mean = (
+        explain.attribute(net, x, 1, "lime", baseline=baseline, background=background, **options)
+        for baseline in ("zero", "mean")
+    )
+    torch.testing.assert_close(explain.attribute(net, x, 1, "lime", **options), zero)
+    torch.testing.assert_close(explain.attribute(net, x, 1, "lime", background=background, **options), mean)
+    assert not torch.allclose(zero, mean)
+
+
+@pytest.mark.parametrize("method", ["lime", "shapley"])
+def test_draws_do_not_depend_on_the_order_of_the_examples(method):
+    net, x, _ = network("table")
+    maps = explain.attribute(net, x, 1, method, baseline="zero", samples=8)
+    backwards = explain.attribute(net, x.flip(0), 1, method, baseline="zero", samples=8)
+    torch.testing.assert_close(backwards.flip(0), maps)
+
+
+def test_integrated_gradients_keep_the_baseline_of_each_example_in_batches():
+    net = nn.Linear(5, 3)
+    x, starts = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(0))
+    maps = explain.attribute(net, x, 1, "integrated_gradients", baseline=starts, samples=4, batch_size=4)
+    torch.testing.assert_close(maps, (net.weight[1] * (x - starts)).detach())
+
+
+def test_the_default_layer_of_gradcam_has_more_than_one_position():
+    torch.manual_seed(0)
+    squeeze = [nn.AdaptiveAvgPool2d(1), nn.Conv2d(4, 6, 1), nn.Flatten(), nn.Linear(6, 3)]
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), *squeeze).eval()
+    x = torch.randn(2, 1, 8, 8)
+    default = explain.attribute(net, x, 1, "gradcam")
+    torch.testing.assert_close(default, explain.attribute(net, x, 1, "gradcam", layer="1"))
+    assert default.std() > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -273,6 +357,43 @@ def test_the_network_is_unchanged(method):
     assert torch.equal(inputs, x)
     assert calls
     handle.remove()
+
+
+class Centered(nn.Module):
+    """Subtracts 1/2 from its input, in place or not."""
+
+    def __init__(self, in_place: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.in_place = in_place
+        self.layers = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(16, 3))
+
+    def forward(self, x):
+        return self.layers(x.sub_(0.5) if self.in_place else x - 0.5)
+
+
+IN_PLACE_METHODS = [name for name in explain.method_names() if name not in {"deepshap", "guided_backprop", "lrp"}]
+
+
+@pytest.mark.parametrize("method", [*IN_PLACE_METHODS, "gradient estimator"])
+def test_a_network_may_write_into_its_input(method):
+    x, background = torch.randn(2, 3, 1, 4, 4, generator=torch.Generator().manual_seed(1))
+    before = x.clone()
+    options: dict[str, Any] = {"background": background, "samples": 12}
+    if method in {"exact_shapley", "shapley", "lime"}:
+        options["players"] = explain.grid_players((1, 4, 4), 2)
+    if method == "gradient estimator":
+        method, options = "shapley", options | {"samples": 30, "options": {"estimator": "gradient"}}
+    maps, expected = (explain.attribute(Centered(in_place), x, 1, method, **options) for in_place in (True, False))
+    torch.testing.assert_close(maps, expected)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("method", ["deepshap", "lrp"])
+def test_methods_with_rules_refuse_a_network_that_writes_into_its_input(method):
+    x = torch.randn(3, 1, 4, 4)
+    with pytest.raises(InputError, match="sub works in place and overwrites values"):
+        explain.attribute(Centered(True), x, 1, method, background=x)
 
 
 def test_memory_is_bounded_by_the_batch_size():
@@ -410,13 +531,22 @@ def test_invalid_arguments_raise_a_message_of_one_line(arguments, message):
 
 
 def test_a_blurred_baseline_keeps_the_mean_and_smooths_edges():
-    from perdure.explain.baselines import blurred
-
     image = torch.zeros(1, 1, 32, 32)
     image[..., 16:] = 1.0
     smooth = blurred(image)
     assert smooth.mean() == pytest.approx(0.5, abs=0.02)
     assert smooth[0, 0, 16].diff().abs().max() < 0.2
+
+
+def test_the_blur_is_gaussian_in_each_channel_with_a_tenth_of_the_longest_side():
+    point = torch.zeros(1, 2, 61, 41)
+    point[0, 0, 30, 20] = 1.0
+    smooth = blurred(point)
+    # 6.1 pixels along height and width: 6 pixels from the point the value falls to exp(-(6 / 6.1)^2 / 2).
+    expected = math.exp(-((6 / 6.1) ** 2) / 2)
+    for neighbor in (smooth[0, 0, 36, 20], smooth[0, 0, 30, 26]):
+        assert neighbor / smooth[0, 0, 30, 20] == pytest.approx(expected, rel=1e-4)
+    assert (smooth[0, 1] == 0).all()
 
 
 def test_players_as_an_array_of_labels_can_be_joined_over_channels():

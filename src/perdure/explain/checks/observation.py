@@ -62,9 +62,10 @@ def observe(model: nn.Module, x: Tensor) -> tuple[Observation, Any]:
         for handle in recorder.register_hooks():
             stack.callback(handle.remove)
         point = x.clone().requires_grad_()
-        recorder.track_input(point)
+        batch = point.clone()  # a network may write into its input, but not into a tensor whose gradient is required
+        recorder.track_input(batch)
         with recorder:
-            output = model(point)
+            output = model(batch)
     observation = recorder.observation
     if isinstance(output, Tensor):
         observation.differentiable = output.requires_grad and (

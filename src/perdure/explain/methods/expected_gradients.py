@@ -146,7 +146,7 @@ def _products(
         start = background[torch.from_numpy(background_index).to(background.device)]
         share = torch.from_numpy(alpha).to(request.x).reshape(-1, *[1] * (request.x.dim() - 1))
         point = (share * end + (1 - share) * start).requires_grad_()
-        score = model(point).gather(1, request.target[rows, None])
+        score = model(point.clone()).gather(1, request.target[rows, None])
         (gradient,) = torch.autograd.grad(score.sum(), point)
         product = gradient * (end - start)
         for index, span in slices:

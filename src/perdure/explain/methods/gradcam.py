@@ -29,7 +29,7 @@ def gradcam(request: Request) -> Tensor:
     size = request.x.shape[2:]
 
     def explain(x: Tensor, y: Tensor, _: slice) -> Tensor:
-        small = cam.attribute(x, target=y, relu_attributions=True).detach()
+        small = cam.attribute(x.clone(), target=y, relu_attributions=True).detach()
         mode = "bilinear" if len(size) == 2 else "linear"
         return F.interpolate(small, size=tuple(size), mode=mode, align_corners=False).expand_as(x)
 

@@ -77,7 +77,7 @@ class NetworkGame:
         derivatives = []
         for part in torch.split(rows, self.batch_size):
             point = (self.baseline + self._spread(part) * difference).requires_grad_()
-            (gradient,) = torch.autograd.grad(self._scores(point).sum(), point)
+            (gradient,) = torch.autograd.grad(self._scores(point.clone()).sum(), point)
             derivatives.append(self._gather(gradient * difference))
         return torch.cat(derivatives).cpu().double().numpy()
 
@@ -94,7 +94,7 @@ class NetworkGame:
             scores = self.model(rows)
         else:
             with _replaced(self.layer, rows):
-                scores = self.model(self._source().expand(len(rows), *self._source().shape))
+                scores = self.model(self._source().expand(len(rows), *self._source().shape).clone())
         return self._checked(scores)
 
     def _checked(self, scores: Tensor) -> Tensor:

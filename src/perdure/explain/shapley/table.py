@@ -105,7 +105,9 @@ def shapley_table_layer_maps(model: nn.Module, x: Any, target: Any, layer: str |
         maps = in_batches(
             request,
             request.batch_size,
-            lambda rows, units, _: cam.attribute(rows, target=units, relu_attributions=True).detach().flatten(1),
+            lambda rows, units, _: (
+                cam.attribute(rows.clone(), target=units, relu_attributions=True).detach().flatten(1)
+            ),
         )
     values: FloatArray = maps.cpu().double().numpy()
     return values

@@ -41,14 +41,31 @@ def test_background_examples_are_used_equally_often_with_evenly_spaced_points(sa
     for background in np.unique(draws.background):
         path = np.sort(draws.alpha[draws.background == background])
         np.testing.assert_allclose(np.diff(path), 1 / len(path))
+    if samples <= backgrounds:  # one point on each path: one in each of equally long parts of [0, 1]
+        assert sorted(np.floor(draws.alpha * samples)) == list(range(samples))
 
 
-def test_one_point_per_background_example_is_exact_on_a_linear_network():
+@pytest.mark.parametrize("samples", [12, 24, 17, 31])
+def test_at_least_one_point_per_background_example_is_exact_on_a_linear_network(samples):
+    """17 and 31 are no multiples of 12: some background examples have one point more, and each of their points counts less."""
     net = nn.Linear(5, 3)
     x, background = rows(4, 5), rows(12, 5, seed=1)
-    result = explain.expected_gradients(net, x, [0, 1, 2, 0], background, samples=12)
+    result = explain.expected_gradients(net, x, [0, 1, 2, 0], background, samples=samples)
     expected = net.weight[[0, 1, 2, 0]] * (x - background.mean(0))
     torch.testing.assert_close(result.values, expected.detach())
+
+
+def test_standard_errors_in_closed_form():
+    """One point per path: as for independent points. k points on a path, large k: slope / k / sqrt(12)."""
+    net = nn.Linear(5, 3)
+    x, background = rows(1, 5), rows(12, 5, seed=1)
+    points = (net.weight[1] * (x - background)).detach()
+    result = explain.expected_gradients(net, x, 1, background, samples=12)
+    torch.testing.assert_close(result.stderr[0], points.std(0) / 12**0.5)
+    x, start = rows(1, 3), rows(1, 3, seed=1)
+    result = explain.expected_gradients(Quadratic(), x, 1, start, samples=200)
+    slope = 2 * Quadratic().weight[1].detach() * (x - start) ** 2
+    torch.testing.assert_close(result.stderr, slope.abs() / 200 / 12**0.5, rtol=0.02, atol=0)
 
 
 def test_the_closed_form_of_a_quadratic_network_lies_within_the_standard_error():
@@ -139,6 +156,21 @@ def test_draws_do_not_depend_on_network_batches_or_order():
     assert torch.equal(*points)
     second_seed = explain.attribute(first, x, 1, background=background, samples=21, seed=1)
     assert not torch.allclose(second_seed, expected)
+
+
+def test_each_example_has_its_own_draws_whatever_its_precision():
+    """With one point on the path from 0, the map is 2 * alpha * w * x^2, which gives alpha."""
+    x = rows(5, 3)
+
+    def positions(inputs: Tensor, seed: int = 0) -> Tensor:
+        net, start = Quadratic().to(inputs), torch.zeros(1, 3).to(inputs)
+        maps: Tensor = explain.expected_gradients(net, inputs, 1, start, samples=1, seed=seed).values
+        return (maps / (2 * net.weight[1].detach() * inputs**2)).mean(1)
+
+    alpha = positions(x)
+    assert len(alpha.round(decimals=4).unique()) == 5
+    torch.testing.assert_close(positions(x.double()).float(), alpha)
+    assert (positions(x, seed=1) - alpha).abs().min() > 1e-3
 
 
 def test_standard_errors_do_not_depend_on_batches():

@@ -225,6 +225,33 @@ def test_draws_depend_only_on_the_seed():
         np.testing.assert_allclose(explain.shapley(batched, 7, 40, estimator, seed=3).values, expected, atol=1e-9)
 
 
+class ProductOfThree(nn.Module):
+    """The product of the first three of four inputs: in a permutation, the last of them gains everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return (x[:, :3].prod(dim=1) * self.scale)[:, None]
+
+
+def test_each_example_has_its_own_draws():
+    """The games of these examples are equal, since the fourth input has no effect; their permutations are not."""
+    x = torch.ones(8, 4)
+    x[:, 3] = torch.linspace(0.1, 0.8, 8)
+    options: dict[str, Any] = {"baseline": "zero", "players": "features"}
+    net = ProductOfThree()
+    maps = explain.attribute(net, x, 0, "shapley", samples=1, options={"estimator": "castro"}, **options)
+    table = explain.shapley_table(net, x, 0, samples=4, parts=2, estimator="castro", **options)
+    marginals = explain.shapley_marginals(net, x, 0, permutations=1, **options)
+    for values in (maps.numpy(), table.values, marginals[:, 0]):
+        np.testing.assert_allclose(values.sum(axis=1), 1.0, rtol=1e-6)
+        assert len(np.unique(values.round(6), axis=0)) > 2
+    again = explain.shapley_table(net, x.flip(0), 0, samples=4, parts=2, estimator="castro", **options)
+    np.testing.assert_array_equal(again.values[::-1], table.values)
+
+
 @pytest.mark.parametrize("estimator", explain.ESTIMATORS)
 def test_sampling_stops_at_the_wanted_standard_error_or_at_max_evaluations(estimator):
     game = small_network()

@@ -242,6 +242,7 @@ def test_distances_of_maps_by_hand():
     for kind in DISTANCES:
         assert (map_distances(first, first, kind) == 0).all()
         assert (map_distances(first, second, kind) > 0).all()
+        np.testing.assert_allclose(map_distances(2 * second, first, kind), map_distances(first, 2 * second, kind))
         scale_free = kind not in ("l2", "ssim")
         assert np.allclose(map_distances(first, second, kind), map_distances(first, 3 * second, kind)) == scale_free
     zero = np.zeros_like(first)

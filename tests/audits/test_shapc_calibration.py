@@ -21,6 +21,7 @@ from perdure.audits.shapc.calibration import Calibration
 from perdure.audits.shapc.values import TaskValues
 from perdure.base.errors import InputError
 from perdure.metrics import Interval
+from perdure.metrics.example_intervals import influence_variances
 from perdure.runs.data import BenchmarkData
 from perdure.runs.untrained import CannotReinitializeError, untrained_network
 from tests.helpers.checkpoints import DATA, SIDE, Net, audited, folder, net, perturbed
@@ -151,6 +152,38 @@ def coverage(repetitions: int, examples: int) -> float:
 @pytest.mark.parametrize("examples", [16, 40])
 def test_the_interval_has_nominal_coverage(examples):
     assert 0.93 <= coverage(1500, examples) <= 0.97
+
+
+def without_example(task: TaskValues, row: int) -> TaskValues:
+    """Return the values of all examples but one."""
+    kept = np.arange(len(task)) != row
+    values = {name: rows[kept] for name, rows in task.values.items()}
+    return TaskValues(task.example[kept], task.label[kept], task.predicted[kept], values)
+
+
+def test_the_standard_error_over_examples_equals_that_of_the_jackknife():
+    rng = np.random.default_rng(3)
+    tasks_values = {tau: simulated(rng, 30)[0] for tau in (0, 1)}
+    for tau, task in tasks_values.items():
+        # Values of examples that are similar to everything: floor and score are correlated.
+        shared = rng.normal(scale=0.2, size=(30, 1))
+        for name in task.values:
+            task.values[name] = task.values[name] + shared
+        task.values["limit"] = np.concatenate([task.values["limit"], task.values["limit"] ** (2 + tau)], axis=1)
+        task.values["limit"][4, 0] = math.nan
+        task.values["ceiling"] = 1 - 0.2 * rng.random((30, 2))
+    names = [f"untrained-{k + 1}" for k in range(5)]
+
+    def score(values):
+        return Calibration(values, "limit", names, "ceiling").interval().mean
+
+    calibration = Calibration(tasks_values, "limit", names, "ceiling")
+    components = influence_variances(calibration.influences())
+    jackknife = 0.0
+    for tau, task in tasks_values.items():
+        left_out = [score({**tasks_values, tau: without_example(task, row)}) for row in range(30)]
+        jackknife += 29 / 30 * float(np.sum((np.array(left_out) - np.mean(left_out)) ** 2))
+    assert sum(part.variance for part in components) == pytest.approx(jackknife, rel=0.1)
 
 
 def test_the_floor_is_the_mean_over_untrained_networks(tmp_path):

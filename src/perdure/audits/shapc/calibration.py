@@ -58,7 +58,7 @@ class Calibration:
         if math.isnan(value):
             value = Missing("the noise ceiling is not above the floor: the number of samples is too small")
         examples = sum(len(rows) for rows in self.values.values())
-        components = influence_variances(self._influences(pairs))
+        components = influence_variances(self.influences())
         if components:
             components.append(self._between_networks())
         return student_interval(value, components, examples)
@@ -75,8 +75,9 @@ class Calibration:
             )
         return scores
 
-    def _influences(self, pairs: Mapping[int, FloatArray]) -> list[FloatArray]:
+    def influences(self) -> list[FloatArray]:
         """Return the influence of each example of each task on the mean score."""
+        pairs = self._pairs()
         used = [tau for tau, scores in pairs.items() if not np.isnan(scores).all()]
         influences = []
         for tau in used:

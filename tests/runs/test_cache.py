@@ -121,6 +121,7 @@ def test_the_digest_depends_on_the_order_and_number_of_parts():
     assert len(digests) == 4
     assert cache_digest({"a": 1, "b": 2}) == cache_digest({"b": 2, "a": 1})
     assert cache_digest("1") != cache_digest(1)
+    assert cache_digest(1, 2) != cache_digest(12)
 
 
 def test_the_digest_of_weights_covers_parameters_and_buffers():
@@ -132,3 +133,5 @@ def test_the_digest_of_weights_covers_parameters_and_buffers():
     with_buffer = weights_digest(network)
     network.get_parameter("0.bias").data[1] += 1
     assert len({before, with_buffer, weights_digest(network)}) == 3
+    layer = nn.Linear(3, 2)
+    assert weights_digest(nn.ModuleDict({"a": layer})) != weights_digest(nn.ModuleDict({"b": layer}))

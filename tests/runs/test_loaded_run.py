@@ -1,6 +1,7 @@
 """Loading a run from a record or from a folder of checkpoints, and runs that are refused."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,8 @@ from perdure import Recorder, learners, tasks
 from perdure.base.errors import InputError
 from perdure.record import Record
 from perdure.runs import BenchmarkData, UserData, load_run
-from perdure.runs.loaded_run import describe_run_score
+from perdure.runs.data import balanced_data_order
+from perdure.runs.loaded_run import describe_run_score, run_predictions
 from tests.helpers.checkpoints import DATA, Net, examples, folder, net
 
 
@@ -57,6 +59,75 @@ def test_a_record_is_loaded_with_its_networks_and_data(record, benchmark):
     assert run.candidates(1, 0) == list(range(10))
     assert (run.seen_tasks(0), run.seen_tasks(1)) == ([0], [0, 1])
     assert run.first_visits() == [0]
+
+
+@pytest.mark.parametrize("learner", ["naive", "icarl"])
+def test_the_decision_network_and_its_candidates_give_the_recorded_accuracies(tmp_path, benchmark, learner):
+    """iCaRL decides by the nearest class mean, which the logits do not show."""
+    training = learners.Training(epochs=1, lr=0.1)
+    run = learners.Run(benchmark, learners.get(learner), "small-conv", width=4, training=training)
+    table = learners.execute(run, tmp_path / learner).measurements.table
+    loaded = load_run(tmp_path / learner)
+    for step in range(2):
+        for task in range(step + 1):
+            labels = loaded.data.labels(task)
+            inputs = loaded.data.inputs(task, np.arange(len(labels)))
+            predicted = run_predictions(loaded.decision_network(step), inputs, loaded.candidates(step, task))
+            assert (predicted == labels).mean() == pytest.approx(table[step, task])
+
+
+def test_predictions_are_classes_among_the_candidates():
+    scores = torch.tensor([[9.0, 1.0, 5.0, 2.0], [0.0, 3.0, 2.0, 4.0]])
+    assert run_predictions(nn.Identity(), scores, None).tolist() == [0, 3]
+    assert run_predictions(nn.Identity(), scores, [1, 2]).tolist() == [2, 1]
+
+
+def test_an_unfinished_run_has_the_steps_that_are_done(tmp_path, record):
+    manifest = json.loads((record.path / "record.json").read_text())
+    shutil.copytree(record.path, tmp_path / "part")
+    manifest["steps_done"] = 1
+    (tmp_path / "part" / "record.json").write_text(json.dumps(manifest))
+    assert load_run(tmp_path / "part").curriculum == (0,)
+
+
+def test_backgrounds_of_user_data():
+    shared = np.arange(40, dtype=np.float32).reshape(20, 2)
+    data = UserData.checked([(shared, np.arange(20) % 2)] * 2, shared)
+    first, second = (data.background(task, 6, seed=0)[:, 0].tolist() for task in (0, 1))
+    assert len(set(first)) == 6
+    assert first != second  # each task has its own draw
+    assert data.background(0, 6, seed=1)[:, 0].tolist() != first
+    assert data.background(0, 6, seed=0)[:, 0].tolist() == first
+
+
+def test_spaced_backgrounds_reach_from_the_first_to_the_last_training_example(benchmark):
+    data = BenchmarkData(benchmark, "cpu")
+    train = benchmark.tasks[1].train.x
+    rows = data.spaced_background(1, 5)
+    assert len(rows) == 5
+    assert torch.equal(rows[[0, -1]], data.normalize(torch.from_numpy(train[[0, -1]])))
+    assert len(data.spaced_background(1, 10_000)) == len(train)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_prefix_of_a_balanced_order_is_balanced(seed):
+    labels = np.array([0] * 30 + [1] * 5 + [4] * 12)
+    order = balanced_data_order(labels, seed)
+    assert sorted(order) == list(range(47))
+    for rounds in range(1, 6):
+        assert np.bincount(labels[order[: 3 * rounds]]).tolist() == [rounds, rounds, 0, 0, rounds]
+    # After five rounds the second class is used up; the other two alternate.
+    assert np.bincount(labels[order[:29]], minlength=5).tolist() == [12, 5, 0, 0, 12]
+    assert not np.array_equal(order, balanced_data_order(labels, seed + 1))
+
+
+def test_images_of_user_data_are_scaled_to_their_range():
+    x = np.full((2, 1, 2, 2), -1.0, dtype=np.float32)
+    x[0, 0, 0], x[1, 0, 1, 1] = [1.0, 0.0], 3.0
+    images = UserData.checked([(x, np.array([0, 1]))], None).images(0, np.array([0, 1]))
+    assert images is not None
+    assert images[0, 0].tolist() == [[127, 63], [0, 0]]
+    assert images[1, 0, 1, 1] == 255
 
 
 def test_a_folder_of_checkpoints_is_loaded_in_the_order_of_names(tmp_path):
@@ -161,6 +232,10 @@ def test_data_that_do_not_fit_the_network_are_refused(tmp_path):
     x, y = DATA[1]
     with pytest.raises(InputError, match="task 2 has an example of class 12, but the network has outputs 0 to 3"):
         load_run(path, Net, [DATA[0], (x, y + 9)], sequence=True)
+    with pytest.raises(InputError, match="task 2 has an example of class 4, but the network has outputs 0 to 3"):
+        load_run(path, Net, [DATA[0], (x, y + 1)], sequence=True)
+    with pytest.raises(InputError, match="data of task 2: 1 examples, expected at least 2"):
+        load_run(path, Net, [DATA[0], (x[:1], y[:1])])
     with pytest.raises(InputError, match="does not fit the network"):
         load_run(path, lambda: Net(hidden=5), DATA, sequence=True)
     with pytest.raises(InputError, match=r"expected a function that returns a torch\.nn\.Module, got a dict"):

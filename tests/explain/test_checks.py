@@ -108,6 +108,26 @@ class Scaled(Net):
         return self.head(self.act(self.first((x - 0.5) / 2)))
 
 
+class AddedProduct(Net):
+    """The first operand of addmm is added, so only one factor depends on the input."""
+
+    def forward(self, x):
+        return self.head(self.act(torch.addmm(x, x, self.first.weight)))
+
+
+class Divided(Net):
+    def forward(self, x):
+        return self.head(self.act(self.second.bias / (10 + self.first(x))))
+
+
+class FrozenMaskedBranch(Net):
+    """A comparison has no gradient by definition; what it selects has one, until it is detached."""
+
+    def forward(self, x):
+        h = self.first(x)
+        return self.head(self.act(self.second(x)) + (h * (h > 0)).detach())
+
+
 class Sigmoid(Net):
     def __init__(self) -> None:
         super().__init__()
@@ -144,6 +164,9 @@ class Gelu(Net):
         (Frozen, GRADIENTS, "layer 'first': the output has no gradient with respect to the input; remove detach"),
         (FrozenBranch, GRADIENTS, "layer 'second': part of the output is cut off from the gradient of the input"),
         (Gated, {"deepshap", "lrp"}, "mul multiplies two activations"),
+        (FrozenMaskedBranch, GRADIENTS, "part of the output is cut off from the gradient of the input"),
+        (Divided, {"deepshap", "lrp"}, "for which there is no rule"),
+        (AddedProduct, {"lrp"}, "addmm happens outside a layer that has a relevance rule"),
         (Scaled, {"lrp"}, "happens outside a layer that has a relevance rule"),
         (Sigmoid, {"lrp", "guided_backprop"}, "layer 'act': there is no rule for Sigmoid"),
         (Gelu, RULES, "layer 'act': there is no rule for GELU"),
@@ -195,7 +218,7 @@ def test_training_mode_is_refused_if_it_changes_outputs(method):
     with pytest.raises(InputError, match=r"layer 'body.norm': BatchNorm2d is in training mode.*call model.eval\(\)"):
         explain.attribute(net, torch.zeros(2, 1, 8, 8), 0, method)
     assert net.training
-    plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    plain = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0), nn.ReLU(), nn.Linear(4, 2))
     assert plain.training
     assert explain.attribute(plain, torch.ones(1, 4), 0, "grad").shape == (1, 4)
 
@@ -308,8 +331,9 @@ def test_outputs_that_depend_on_the_batch_are_found_at_any_scale():
         def forward(self, x):
             return 1e-6 * (x[:, :3] - x[:, :3].mean(dim=0))
 
-    with pytest.raises(InputError, match="changes with the other examples in its batch"):
-        explain.attribute(SmallBatchMean().eval(), torch.randn(3, 6), 1, "grad")
+    for examples in (3, 1):  # a single example is examined together with zeros
+        with pytest.raises(InputError, match="changes with the other examples in its batch"):
+            explain.attribute(SmallBatchMean().eval(), torch.randn(examples, 6), 1, "grad")
 
 
 def test_guided_backprop_without_a_relu_is_refused():

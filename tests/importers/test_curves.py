@@ -168,7 +168,7 @@ def test_the_command_prints_tables_and_warnings(command, tmp_path):
     for expected in (
         "efficiency",
         "difficulty",
-        "Forecast after step",
+        "Forecasts are",
         "predicted performance after 2, 1",
         "no learner was trained in this order",
         "Profile",

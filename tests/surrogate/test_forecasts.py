@@ -35,7 +35,8 @@ def test_forecasts_of_the_atari_curves_are_no_worse_than_the_better_trivial_pred
 def test_trivial_predictors_on_a_cycle():
     values = np.arange(14.0).reshape(1, 2, 7) / 100
     problem = surrogate.make_problem(values, [0, 1, 0, 1, 0, 1])
-    last, phase = trivial_forecasts(problem.blocks[0], 3)
+    forecasts = trivial_forecasts(problem.blocks[0], 3)
+    last, phase = forecasts["last_value"], forecasts["same_phase"]
     np.testing.assert_allclose(last[0], [[0.03, 0.03, 0.03], [0.10, 0.10, 0.10]])
     np.testing.assert_allclose(phase[0], [[0.02, 0.03, 0.02], [0.09, 0.10, 0.09]])
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.audits.clamp_input import clamp_input
 from perdure.audits.serialization import OneBased
 from perdure.base.errors import InputError
 from perdure.record import Measurements
@@ -74,30 +75,29 @@ def clamp_properties(fit: Fit, benchmark: str = "") -> LatentProperties:
 
 
 def fit_clamp(runs: Sequence[Measurements], starts: int = 64, seed: int = 0) -> tuple[LatentProperties, ...]:
-    """Fit CLAMP to the accuracies of the learners of each benchmark; runs of a learner are averaged.
+    """Fit CLAMP to the accuracies of the learners of each benchmark; runs of a learner are its seeds.
 
     A reference that learns all tasks at once has no curve and is left out.
     """
     from perdure import surrogate  # noqa: PLC0415
     from perdure.importers.curves import import_run_curves  # noqa: PLC0415
-    from perdure.record.curves import join_record_curves  # noqa: PLC0415
 
     fits = []
     sequences = [run for run in runs if not run.is_reference]
     for benchmark in dict.fromkeys(run.benchmark for run in sequences):
-        parts = join_record_curves(import_run_curves(run) for run in sequences if run.benchmark == benchmark)
+        parts = [import_run_curves(run) for run in sequences if run.benchmark == benchmark]
         if len({part.tasks for part in parts}) > 1:
             raise InputError(
                 f"{benchmark or 'the matrices'}: the runs have different tasks, so they cannot share a transfer matrix; "
                 "fit them separately with perdure fit"
             )
-        fit = surrogate.fit(
-            [part.values for part in parts],
-            [part.curriculum for part in parts],
-            starts=starts,
-            seed=seed,
-            algorithms=[part.algorithms for part in parts],
-            tasks=parts[0].tasks,
-        )
+        data = clamp_input(parts, scenario=benchmark_scenario(benchmark), exact=bool(benchmark))
+        fit = surrogate.fit(**data.arguments(), starts=starts, seed=seed)
         fits.append(clamp_properties(fit, benchmark))
     return tuple(fits)
+
+
+def benchmark_scenario(benchmark: str) -> str:
+    """Return class, task or domain from the name of a benchmark such as ``split-digits (class-incremental)``."""
+    name = benchmark.rpartition("(")[2].removesuffix("-incremental)")
+    return name if name in {"class", "task", "domain"} else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +36,16 @@ def fit(
         str,
         typer.Option(help="Scaling: none, percent, maximum (of each task), or new2022 (each task's range to 0..1)."),
     ] = "none",
-    chance: Annotated[str | None, typer.Option(help="Chance level, mapped to 0: .5, or one per task: .5,.1")] = None,
+    chance: Annotated[
+        str | None,
+        typer.Option(
+            help="Accuracy without knowledge of a task, mapped to 0: .5, or one per task: .5,.1. Default: from the records."
+        ),
+    ] = None,
+    examples: Annotated[
+        str | None,
+        typer.Option(help="Test examples per task: 90, or one number per task: 90,91. Default: from the accuracies."),
+    ] = None,
     references: Annotated[
         Path | None, typer.Option(help="Single-task runs (an l2logger folder) to include in the range of new2022.")
     ] = None,
@@ -49,6 +59,9 @@ def fit(
     best_order: Annotated[
         str | None, typer.Option(help="Find the best order of these tasks under the model: 1,2,3")
     ] = None,
+    design: Annotated[
+        int, typer.Option(help="Propose the curriculum of this many steps that best separates competing explanations.")
+    ] = 0,
     profile: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,6 +73,7 @@ def fit(
         str | None,
         typer.Option(help="Fit each of CURVES separately and compare ranks by efficiency, retention or translation."),
     ] = None,
+    details: Annotated[bool, typer.Option("--details", help="Also print technical diagnostics.")] = False,
     as_json: AsJson = False,
     figure: Annotated[
         Path | None,
@@ -72,17 +86,19 @@ def fit(
     1-based. Curves with the same curriculum are fitted together; several curricula are fitted jointly with shared tasks.
     """
     from perdure import surrogate
+    from perdure.audits.clamp_input import common_scenario
     from perdure.cli.output.fit_tables import print_fit, print_fit_extras, print_ranks
 
     order = parse_integers(curriculum, "--curriculum")
     rows = None if order is None else [task - 1 for task in order]
     sources = [_read(path, rows, every_point) for path in curves]
+    scenarios = {f"{path} {number}": name for path in curves for number, name in enumerate(_scenarios(path))}
     settings: dict[str, Any] = {"estimator": estimator, "starts": starts, "seed": seed}
     groups = sources if compare else [[part for source in sources for part in source]]
-    levels = _levels(chance)
+    given = _Given(_levels(chance, "--chance"), _levels(examples, "--examples"), common_scenario(scenarios))
     console, errors = Console(), Console(stderr=True)
     with spinner(f"fitting from {starts} starting points", errors):
-        fits = [_fit(group, scale, levels, references, settings) for group in groups]
+        fits = [_fit(group, scale, given, references, settings) for group in groups]
     if bootstrap:
         with spinner(f"fitting {bootstrap} bootstrap replicates", errors):
             fits = [surrogate.bootstrap(result, bootstrap, seed) for result in fits]
@@ -97,45 +113,62 @@ def fit(
             return
         for name, fitted in named.items():
             console.print(f"[bold]{name}[/bold]", highlight=False)
-            print_fit(fitted, console)
+            print_fit(fitted, console, details=details)
         print_ranks(ranks, console)
         return
     (result,) = fits
     with spinner("predicting, ordering, profiling", errors):
-        extras = _extras(result, predict, best_order, profile or [], seed)
+        extras = _extras(result, predict, best_order, profile or [], design, seed)
     if figure:
         _draw(result, extras, figure)
     if as_json:
         print_json({**result.to_dict(), **{name: _plain(value) for name, value in extras.items()}})
     else:
-        print_fit(result, console)
+        print_fit(result, console, details=details)
         print_fit_extras(extras, console)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What is known about the accuracies: chance level and test examples if passed, and the scenario of the records."""
+
+    chance: float | list[float] | None
+    examples: float | list[float] | None
+    scenario: str
 
 
 def _read(path: Path, curriculum: list[int] | None, every_point: bool) -> list[Curves]:
     from perdure.importers.curves import read_curves
 
-    parts = read_curves(path, curriculum)
+    if curriculum is not None and _records(path):
+        raise InputError(f"--curriculum: the records in {path} have their own curriculum. Leave it out.")
+    parts = read_curves(path, curriculum, average_runs=False)
     return [part.at_every_point() if every_point else part.at_switches() for part in parts]
 
 
-def _fit(
-    parts: list[Curves],
-    scale: str,
-    chance: float | list[float] | None,
-    references: Path | None,
-    settings: dict[str, Any],
-) -> Fit:
-    from perdure import surrogate
-    from perdure.importers.l2logger import read_l2logger_single_task
-    from perdure.record.curves import join_record_curves
+def _records(path: Path) -> list[Path]:
+    from perdure.record.reader import find_records
+    from perdure.record.schema import MANIFEST
 
-    blocks = join_record_curves(parts)
-    tasks = blocks[0].tasks
-    for block in blocks:
-        if block.tasks != tasks:
+    return find_records([path]) if path.is_dir() and any(path.rglob(MANIFEST)) else []
+
+
+def _scenarios(path: Path) -> list[str]:
+    from perdure.record.reader import Record
+
+    return [Record.open(record).manifest.scenario for record in _records(path)] or [""]
+
+
+def _fit(parts: list[Curves], scale: str, given: _Given, references: Path | None, settings: dict[str, Any]) -> Fit:
+    from perdure import surrogate
+    from perdure.audits.clamp_input import clamp_input
+    from perdure.importers.l2logger import read_l2logger_single_task
+
+    tasks = parts[0].tasks
+    for part in parts:
+        if part.tasks != tasks:
             raise InputError(
-                f"the curves have different tasks ({', '.join(tasks)} and {', '.join(block.tasks)}); "
+                f"the curves have different tasks ({', '.join(tasks)} and {', '.join(part.tasks)}); "
                 "fit them separately, or compare ranks with --compare efficiency"
             )
     singles = None
@@ -145,19 +178,20 @@ def _fit(
         if missing:
             raise InputError(f"{references}: no single-task run of {missing[0]!r}; there are {', '.join(experts)}")
         singles = [experts[task] for task in tasks]
-    values = surrogate.scale_together([block.values for block in blocks], scale, chance=chance, references=singles)
-    joint = len(blocks) > 1
-    return surrogate.fit(
-        values if joint else values[0],
-        [block.curriculum for block in blocks] if joint else blocks[0].curriculum,
-        algorithms=[block.algorithms for block in blocks] if joint else blocks[0].algorithms,
-        tasks=tasks,
-        **settings,
+    data = clamp_input(
+        parts,
+        scenario=given.scenario,
+        chance=given.chance,
+        examples=given.examples,
+        scale=scale,
+        references=singles,
+        exact=bool(given.scenario),
     )
+    return surrogate.fit(**data.arguments(), **settings)
 
 
 def _extras(
-    result: Fit, predict: str | None, best_order: str | None, profile: Sequence[str], seed: int
+    result: Fit, predict: str | None, best_order: str | None, profile: Sequence[str], design: int, seed: int
 ) -> dict[str, Any]:
     from perdure import surrogate
 
@@ -167,6 +201,8 @@ def _extras(
         extras["prediction"] = surrogate.predict(result, [task - 1 for task in steps], seed=seed)
     if tasks is not None:
         extras["best_order"] = surrogate.best_order(result, [task - 1 for task in tasks], seed=seed)
+    if design:
+        extras["design"] = surrogate.design(result, design, seed=seed)
     if profile:
         extras["profiles"] = [surrogate.profile(result, name) for name in profile]
     return extras
@@ -176,13 +212,13 @@ def _plain(value: Any) -> Any:
     return [item.to_dict() for item in value] if isinstance(value, list) else value.to_dict()
 
 
-def _levels(text: str | None) -> float | list[float] | None:
+def _levels(text: str | None, option: str) -> float | list[float] | None:
     if text is None:
         return None
     try:
         levels = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"--chance {text}: expected a number, or one per task, as in .5 or .5,.1,.1") from None
+        raise InputError(f"{option} {text}: expected a number, or one per task, as in .5 or .5,.1,.1") from None
     return levels[0] if len(levels) == 1 else levels
 
 

@@ -20,8 +20,10 @@ from perdure.record.schema import MANIFEST
 COLUMNS = ("algorithm", "step", "trained", "evaluated", "performance")
 
 
-def read_curves(path: str | Path, curriculum: Sequence[int] | None = None) -> list[Curves]:
-    """Return the curves at a path, one object per curriculum.
+def read_curves(
+    path: str | Path, curriculum: Sequence[int] | None = None, *, average_runs: bool = True
+) -> list[Curves]:
+    """Return the curves at a path, one object per curriculum, or one per run if ``average_runs`` is False.
 
     The path is a CSV file with the columns algorithm, step, trained, evaluated and performance, an accuracy matrix (CSV or
     JSON), a folder of records, or an l2logger folder. In a CSV file, step 0 is before training and a step such as 1.5 is an
@@ -31,7 +33,8 @@ def read_curves(path: str | Path, curriculum: Sequence[int] | None = None) -> li
     path = Path(path)
     if path.is_dir():
         if any(path.rglob(MANIFEST)):
-            return join_record_curves(_record_curves(Record.open(record)) for record in find_records([path]))
+            runs = [_record_curves(Record.open(record)) for record in find_records([path])]
+            return join_record_curves(runs) if average_runs else runs
         if is_l2logger(path):
             return read_l2logger(path)
         raise InputError(
@@ -44,7 +47,8 @@ def read_curves(path: str | Path, curriculum: Sequence[int] | None = None) -> li
             return _long(path, header, rows[1:])
         if curriculum is not None:
             return [_wide(path, rows, curriculum)]
-    return join_record_curves(import_run_curves(run) for run in read_matrices(path))
+    matrices = [import_run_curves(run) for run in read_matrices(path)]
+    return join_record_curves(matrices) if average_runs else matrices
 
 
 def _column_name(cell: str) -> str:

@@ -58,7 +58,8 @@ def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int 
     """Return the predicted curves of every algorithm of a fit on another curriculum (0-based), starting untrained.
 
     To predict the continuation of a curriculum, pass the completed steps followed by the new ones. The interval of the mean
-    curve comes from ``count`` draws of the parameters; that of a measured value adds the estimated noise.
+    curve comes from ``count`` draws of the parameters and contains the curves of all competing explanations; that of a
+    measured value adds the estimated noise.
     """
     problem, coordinates = fit.problem, fit.coordinates
     order = check_forecast_order(fit, curriculum)
@@ -69,6 +70,8 @@ def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int 
         low = high = measured_low = measured_high = np.full_like(curves[0], np.nan)
     else:
         low, high = np.quantile(curves[1:], [0.025, 0.975], axis=0)
+        others = _explained_curves(fit, order)
+        low, high = np.minimum(low, others.min(axis=0)), np.maximum(high, others.max(axis=0))
         noise = np.random.default_rng([seed, 1]).normal(0, fit.information.noise, curves[1:].shape)
         measured_low, measured_high = np.quantile(np.clip(curves[1:] + noise, -1, 1), [0.025, 0.975], axis=0)
     return Prediction(
@@ -78,10 +81,16 @@ def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int 
         curves=curves[0],
         low=np.minimum(low, curves[0]),
         high=np.maximum(high, curves[0]),
-        measured_low=np.minimum(measured_low, curves[0]),
-        measured_high=np.maximum(measured_high, curves[0]),
+        measured_low=np.minimum(measured_low, low),
+        measured_high=np.maximum(measured_high, high),
         guessed=tuple(sorted(set(order) - set(problem.trained))),
     )
+
+
+def _explained_curves(fit: Fit, order: Sequence[int]) -> Array:
+    """Return the curves of all competing explanations, (explanations, algorithms, tasks, steps + 1)."""
+    points = np.stack([fit.point, *(explanation.point for explanation in fit.explanations)])
+    return simulate_batch(order, forecast_gain(fit, points), *fit.coordinates.split(points)[1:])
 
 
 def check_forecast_order(fit: Fit, curriculum: Sequence[int]) -> list[int]:

@@ -13,10 +13,12 @@ from perdure.surrogate.estimation.coordinates import Coordinates
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from perdure.surrogate.estimation.noise import Noise
     from perdure.surrogate.problem import Array, Problem
 
 PROPERTIES = ("efficiency", "retention", "translation")
 TASK_PROPERTIES = ("gain", "transfer", "difficulty")
+BASELINES = ("last_value", "running_mean", "same_phase", "task_means")
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Information:
     ``covariance`` is that of the posterior (for least squares, of the estimator). ``data_errors`` are standard errors from
     the data alone, infinite along null directions. ``noise`` is the standard deviation of a cell, estimated with
     ``degrees_of_freedom``. ``multiplier`` times a standard error is half a 95 % interval. ``saturated`` counts cells with
-    |P| > .99.
+    |P| > .99. ``has_prior`` is whether all parameters have a prior.
     """
 
     covariance: Array
@@ -69,36 +71,63 @@ class Information:
     condition: float
     nullity: Nullity
     saturated: int
+    has_prior: bool
 
 
 @dataclass(frozen=True)
 class HeldOut:
     """Mean squared error of forecasts of all cells after the first ``steps`` steps; lower is better.
 
-    ``model`` is the fit to the first steps. Two trivial predictors are given for comparison: ``last_value`` repeats the
-    last measured value; ``same_phase`` repeats the values measured after the previous visit of the same task (the previous
-    cycle), or the last value if there was none.
+    ``model`` is the fit to the first steps. Four simple predictors are given for comparison: ``last_value`` repeats the
+    last measured value of each task, ``running_mean`` the mean of its values so far. ``same_phase`` repeats the values
+    measured after the previous visit of the same task (the previous cycle), or the last value if there was none.
+    ``task_means`` is the mean of a task when it was trained for the steps that train it, otherwise its mean when another
+    task was trained.
     """
 
     steps: int
     cells: int
     model: float
     last_value: float
+    running_mean: float
     same_phase: float
+    task_means: float
     strength: float
 
     @property
+    def best_baseline(self) -> str:
+        """Name of the simple predictor with the lowest error."""
+        return min(BASELINES, key=lambda name: float(getattr(self, name)))
+
+    @property
     def beats_trivial(self) -> bool:
-        """Whether the model's error is at most that of the better trivial predictor."""
-        return self.model <= min(self.last_value, self.same_phase)
+        """Whether the model's error is lower than that of every simple predictor."""
+        return self.model < float(getattr(self, self.best_baseline))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A fit that the data alone cannot tell from the best one; ``excess`` is its additional loss in noise variances.
+
+    ``loss`` is the mean squared error over all measured cells including t = 0. The properties are as in `Fit`.
+    """
+
+    point: Array
+    excess: float
+    loss: float
+    efficiency: Array
+    retention: Array
+    translation: Array
+    transfer: Array
 
 
 @dataclass(frozen=True)
 class Diagnostics:
     """Diagnostics of a fit. ``supported`` is whether the data alone, without the prior, determine each property.
 
-    A property is supported if half its 95 % interval from the data alone is at most 0.5 for retention and efficiency
-    (whose mean is 1), max(1, kappa) / 2 for translation, and abs(B[j, j]) / 2 for column j of B.
+    A property is supported if half its 95 % interval from the data alone is at most 0.25 for retention, 0.5 for efficiency
+    (whose mean is 1), max(1, kappa) / 2 for translation, and abs(B[j, j]) / 2 for column j of B; and if no competing
+    explanation differs from the estimate by more than that.
     """
 
     cells: int
@@ -122,7 +151,8 @@ class Fit:
     ``transfer`` is B[i, j] / abs(B[j, j]) and ``difficulty`` 1 / abs(B[j, j]). ``efficiency`` and ``translation`` are
     relative to the mean efficiency. ``errors`` (standard errors) and ``intervals`` are keyed by property; intervals have a
     last axis (low, high) and contain the estimate. ``loss`` is the mean squared error over all measured cells including
-    t = 0; lower is better. ``point`` is the parameter vector in the layout of ``coordinates``.
+    t = 0; lower is better. ``point`` is the parameter vector in the layout of ``coordinates``. ``explanations`` are the
+    different fits whose loss exceeds the lowest one by at most ``limit`` noise variances; intervals cover all of them.
     """
 
     problem: Problem
@@ -143,6 +173,9 @@ class Fit:
     interval_kind: str
     paper: PaperForm
     diagnostics: Diagnostics
+    noise: Noise
+    limit: float
+    explanations: tuple[Explanation, ...]
     held_out: tuple[HeldOut, ...] = field(default=())
 
     @property
@@ -193,13 +226,26 @@ class Fit:
                 "converged": checks.converged,
                 "warnings": list(checks.warnings),
             },
+            "seeds": self.problem.seeds.tolist(),
+            "extra_variance": self.noise.extra if self.noise.is_counted else None,
+            "explanations": {
+                "limit": fit_result_to_json(self.limit),
+                "fits": [
+                    {
+                        "excess": explanation.excess,
+                        "loss": explanation.loss,
+                        **{name: fit_result_to_json(getattr(explanation, name)) for name in (*PROPERTIES, "transfer")},
+                    }
+                    for explanation in self.explanations
+                ],
+            },
             "held_out": [
                 {
                     "steps": row.steps,
                     "cells": row.cells,
                     "model": fit_result_to_json(row.model),
-                    "last_value": fit_result_to_json(row.last_value),
-                    "same_phase": fit_result_to_json(row.same_phase),
+                    **{name: fit_result_to_json(getattr(row, name)) for name in BASELINES},
+                    "supported": row.beats_trivial,
                 }
                 for row in self.held_out
             ],

@@ -14,20 +14,24 @@ from perdure.surrogate.rank_comparison import WARNING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perdure.surrogate import Fit, RankComparison
+    from perdure.surrogate import Design, Fit, RankComparison
 
 LABEL_WIDTH = 22
 CELL_WIDTH = 23
 """Characters for the label of a row, and for an estimate with its interval."""
 
 
-def print_fit(fit: Fit, console: Console) -> None:
-    """Print properties with intervals, the paper's parameters, transfer, difficulty, and the diagnostics."""
+def print_fit(fit: Fit, console: Console, details: bool = False) -> None:
+    """Print properties with intervals, transfer, difficulty, and a summary; ``details`` adds the paper's parameters."""
     console.print(_algorithms(fit))
+    if details:
+        console.print(_paper_parameters(fit))
     for columns in _column_groups(len(fit.problem.tasks), console):
-        console.print(_tasks(fit, columns))
-    console.print(f"95 % intervals: {fit.interval_kind}. °: not determined by the data alone.", highlight=False)
-    for line in describe(fit):
+        console.print(_tasks(fit, columns, details))
+    console.print(
+        f"95 % intervals: {fit.interval_kind}. °: not supported (undecided by the data alone).", highlight=False
+    )
+    for line in describe(fit, details):
         console.print(line, highlight=False, style="yellow" if line.startswith("Warning") else None, markup=False)
 
 
@@ -46,12 +50,26 @@ def print_fit_extras(extras: dict[str, Any], console: Console) -> None:
             highlight=False,
             markup=False,
         )
+    if "design" in extras:
+        _print_design(extras["design"], console)
     for profile in extras.get("profiles", []):
         console.print(
             f"Profile likelihood of {profile.name}: {profile.estimate:.3f}, 95 % [{profile.low:.3f}, {profile.high:.3f}]",
             highlight=False,
             markup=False,
         )
+
+
+def _print_design(design: Design, console: Console) -> None:
+    order = ", ".join(str(task + 1) for task in design.curriculum)
+    console.print(
+        f"Next curriculum: {order}. It is expected to separate {design.separation:.0%} of the pairs of competing explanations "
+        f"(a random one of this length: {design.random_separation:.0%}). In {design.outcomes} simulated outcomes the range of "
+        f"the retentions shrinks from {design.range_before:.2f} to {design.range_after:.2f}. Train it, then fit both runs "
+        "together.",
+        highlight=False,
+        markup=False,
+    )
 
 
 def print_ranks(ranks: RankComparison, console: Console) -> None:
@@ -77,16 +95,23 @@ def print_ranks(ranks: RankComparison, console: Console) -> None:
 
 
 def _algorithms(fit: Fit) -> Table:
-    table = Table(header_style="bold", title="algorithms (efficiency and translation relative to the mean efficiency)")
-    table.add_column("algorithm")
+    table = Table(header_style="bold", title="efficiency and translation relative to the mean efficiency")
+    table.add_column("algorithm", overflow="fold")
     for name in ("efficiency", "retention", "translation"):
-        table.add_column(name, justify="right")
-    for symbol in ("γ", "h", "λ"):
-        table.add_column(f"paper's {symbol}", justify="right", style="dim")
+        table.add_column(name, justify="right", no_wrap=True)
     for index, algorithm in enumerate(fit.problem.algorithms):
-        cells = [_estimate(fit, name, index) for name in ("efficiency", "retention", "translation")]
-        paper = (fit.paper.efficiency, fit.paper.retention, fit.paper.translation)
-        table.add_row(algorithm, *cells, *(f"{values[index]:.2f}" for values in paper))
+        table.add_row(algorithm, *(_estimate(fit, name, index) for name in ("efficiency", "retention", "translation")))
+    return table
+
+
+def _paper_parameters(fit: Fit) -> Table:
+    table = Table(header_style="bold", title="one set of the paper's parameters with the same curves")
+    table.add_column("algorithm")
+    for symbol in ("γ", "h", "λ"):
+        table.add_column(symbol, justify="right")
+    for index, algorithm in enumerate(fit.problem.algorithms):
+        values = (fit.paper.efficiency, fit.paper.retention, fit.paper.translation)
+        table.add_row(algorithm, *(f"{array[index]:.2f}" for array in values))
     return table
 
 
@@ -96,19 +121,18 @@ def _column_groups(tasks: int, console: Console) -> list[range]:
     return [range(start, min(start + group, tasks)) for start in range(0, tasks, group)]
 
 
-def _tasks(fit: Fit, columns: range) -> Table:
+def _tasks(fit: Fit, columns: range, details: bool) -> Table:
     tasks = fit.problem.tasks
-    table = Table(
-        header_style="bold", title="transfer: effect of training the row's task on the column's task (own task = 1)"
-    )
-    table.add_column("trained")
+    table = Table(header_style="bold", title="transfer from row to column (own task = 1)")
+    table.add_column("trained", overflow="fold")
     for column in columns:
-        table.add_column(tasks[column], justify="right")
+        table.add_column(tasks[column], justify="right", overflow="fold")
     for row, name in enumerate(tasks):
         table.add_row(name, *(_estimate(fit, "transfer", (row, column)) for column in columns))
     table.add_section()
     table.add_row("difficulty", *(_estimate(fit, "difficulty", column) for column in columns))
-    table.add_row("paper's d", *(_number(fit.paper.difficulty[column]) for column in columns), style="dim")
+    if details:
+        table.add_row("paper's d", *(_number(fit.paper.difficulty[column]) for column in columns), style="dim")
     return table
 
 
@@ -140,14 +164,15 @@ def _estimate(fit: Fit, name: str, index: int | tuple[int, int]) -> str:
         return "–"
     low, high = fit.intervals[name][index]
     if low == high:
-        return f"{value:.2f}"
+        return _number(value)
     mark = "" if fit.diagnostics.supported[name][index] else "°"
-    return f"{value:.2f}{mark} [{_number(low)}, {_number(high)}]"
+    digits = 2 if _number(low) != _number(high) else 3
+    return f"{_number(value, digits)}{mark} [{_number(low, digits)}, {_number(high, digits)}]"
 
 
-def _number(value: float) -> str:
+def _number(value: float, digits: int = 2) -> str:
     if math.isnan(value):
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
-    return f"{value:.2f}"
+    return f"{round(value, digits) + 0.0:.{digits}f}"

@@ -59,6 +59,8 @@ def fisher_interval_errors(coordinates: Coordinates, point: Array, information: 
 
 def _is_singular(information: Information) -> bool:
     """Return whether the covariance is a pseudo-inverse: directions are undetermined and there is no prior."""
+    if information.has_prior:
+        return False
     spread = np.nan_to_num(information.covariance)
     return bool(np.linalg.matrix_rank(spread, hermitian=True) < len(spread) - 1)
 
@@ -109,6 +111,16 @@ def intervals_around(estimates: dict[str, Array], half_widths: dict[str, Array])
     return intervals
 
 
+def hull(intervals: dict[str, Array], values: dict[str, Array]) -> dict[str, Array]:
+    """Return the intervals extended to contain all ``values``, which have a leading batch axis."""
+    return {
+        name: np.stack(
+            [np.fmin(ends[..., 0], values[name].min(axis=0)), np.fmax(ends[..., 1], values[name].max(axis=0))], axis=-1
+        )
+        for name, ends in intervals.items()
+    }
+
+
 def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
     """Return the fit with intervals from a parametric bootstrap: simulate curves from the fit and fit them again.
 
@@ -124,8 +136,10 @@ def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
     prior = weak_prior(coordinates)
     rng = np.random.default_rng(seed)
     fitted = coordinates.predictions(fit.point[None])[0]
-    targets = fitted + rng.normal(0, fit.information.noise, (replicates, fitted.shape[1]))
-    objective = replace(prior.objective(fit.problem, np.array([fit.strength])), targets=targets)
+    weights = fit.noise.weights
+    deviation = fit.information.noise / np.where(weights > 0, weights, 1)
+    targets = fitted + rng.normal(0, 1, (replicates, fitted.shape[1])) * deviation
+    objective = replace(prior.objective(fit.problem, np.array([fit.strength]), weights), targets=targets)
     solutions = solve(
         coordinates, objective, np.repeat(fit.point[None], replicates, axis=0), iterations=60, tolerance=1e-7
     )
@@ -133,10 +147,11 @@ def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
     refitted = interval_property_arrays(coordinates, solutions.points)
     half_widths = {name: np.quantile(np.abs(refitted[name] - estimates[name]), 0.95, axis=0) for name in estimates}
     errors = {name: np.sqrt(np.mean((refitted[name] - estimates[name]) ** 2, axis=0)) for name in estimates}
+    competing = np.stack([fit.point, *(explanation.point for explanation in fit.explanations)])
     return replace(
         fit,
         errors=errors,
-        intervals=intervals_around(estimates, half_widths),
+        intervals=hull(intervals_around(estimates, half_widths), interval_property_arrays(coordinates, competing)),
         interval_kind=f"bootstrap of {replicates} replicates",
     )
 

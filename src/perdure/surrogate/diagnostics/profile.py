@@ -56,7 +56,7 @@ def profile(fit: Fit, name: str, points: int = 41) -> Profile:
     index = names.index(name)
     grid = _grid(fit, coordinates, index, points)
     prior = weak_prior(coordinates)
-    base = prior.objective(fit.problem, np.array([fit.strength]))
+    base = prior.objective(fit.problem, np.array([fit.strength]), fit.noise.weights)
     center, precision, tail = (
         np.repeat(array, len(grid), axis=0) for array in (base.center, base.precision, base.tail)
     )
@@ -97,7 +97,7 @@ def _grid(fit: Fit, coordinates: Coordinates, index: int, points: int) -> Array:
 def _objective(fit: Fit, points: Array) -> Array:
     """Return the squared error plus the penalty of the fit's prior, without that of the fixed parameter."""
     coordinates = Coordinates(fit.problem)
-    base = weak_prior(coordinates).objective(fit.problem, np.array([fit.strength]))
+    base = weak_prior(coordinates).objective(fit.problem, np.array([fit.strength]), fit.noise.weights)
     predicted = coordinates.predictions(points)[0]
     return np.asarray(((base.weights * (predicted - base.targets)) ** 2).sum(axis=1) + base.penalty(points)[0])
 

@@ -1,4 +1,4 @@
-"""Plain-language summary of a fit: its quality, its forecasts, and what the data cannot determine."""
+"""Warnings of a fit: reasons to doubt it, and what the data cannot determine."""
 
 from __future__ import annotations
 
@@ -12,27 +12,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perdure.surrogate.problem import Problem
-    from perdure.surrogate.result import Diagnostics, Fit, HeldOut, Information
+    from perdure.surrogate.result import Diagnostics, Information
 
 _LISTED_NAMES = 6
-
-
-def describe(fit: Fit) -> list[str]:
-    """Return a summary of a fit in sentences: quality, identifiability and forecasts, then warnings ("Warning: ...")."""
-    diagnostics = fit.diagnostics
-    noise = f"{fit.information.noise:.3g}" if np.isfinite(fit.information.noise) else "unknown"
-    lines = [
-        (
-            f"Mean squared error {fit.loss:.3g} over {diagnostics.cells} measured cells and t = 0 (estimator {fit.estimator}, "
-            f"{diagnostics.parameters} free parameters). Standard deviation of the noise: {noise}."
-        ),
-        f"{diagnostics.agreeing_starts} of {diagnostics.starts} starting points reached the best objective within 1 %.",
-        _identifiability(diagnostics),
-    ]
-    if fit.estimator == "map":
-        lines.append(f"Strength of the prior: {fit.strength:.2g}, selected by forecasting held-out steps.")
-    lines += [_forecast_quality(row) for row in fit.held_out]
-    return lines + [f"Warning: {warning}" for warning in diagnostics.warnings]
 
 
 def fit_warnings(problem: Problem, diagnostics: Diagnostics, details: Information) -> tuple[str, ...]:
@@ -51,8 +33,8 @@ def fit_warnings(problem: Problem, diagnostics: Diagnostics, details: Informatio
     untrained = [name for task, name in enumerate(problem.tasks) if task not in problem.trained]
     if untrained:
         warnings.append(
-            f"Never trained: {_join(untrained)}. Without training, the difficulty of a task and its effect on other tasks are "
-            "unknown; only the effect of other tasks on it is estimated."
+            f"Never trained: {joined_names(untrained)}. Without training, the difficulty of a task and its effect on other "
+            "tasks are unknown; only the effect of other tasks on it is estimated."
         )
     if diagnostics.nullity.weak_data:
         count = diagnostics.nullity.weak_data
@@ -67,7 +49,7 @@ def fit_warnings(problem: Problem, diagnostics: Diagnostics, details: Informatio
         )
     if diagnostics.bounds_hit:
         warnings.append(
-            f"At the limit of their range: {_join(diagnostics.bounds_hit)}. Standard errors at a limit are approximate."
+            f"At the limit of their range: {joined_names(diagnostics.bounds_hit)}. Standard errors at a limit are approximate."
         )
     if diagnostics.starts > 1 and diagnostics.agreeing_starts == 1:
         warnings.append(
@@ -75,24 +57,6 @@ def fit_warnings(problem: Problem, diagnostics: Diagnostics, details: Informatio
             "the number of starts."
         )
     return tuple(warnings)
-
-
-def _identifiability(diagnostics: Diagnostics) -> str:
-    nullity = diagnostics.nullity
-    return (
-        f"The paper's parameters are not unique: {nullity.total} directions change no curve ({nullity.global_gauge} global "
-        f"scale, {nullity.column_gauge} column scales, {nullity.dead_rows} entries of tasks never trained, "
-        f"{nullity.weak_data} not determined by these data). Condition number of the others: {diagnostics.condition:.2g}."
-    )
-
-
-def _forecast_quality(row: HeldOut) -> str:
-    verdict = "no worse than" if row.beats_trivial else "WORSE than"
-    return (
-        f"Forecast after step {row.steps}: mean squared error {row.model:.3g} on {row.cells} held-out cells, {verdict} the "
-        f"better of two trivial predictors (last value {row.last_value:.3g}, same phase of the previous cycle "
-        f"{row.same_phase:.3g})."
-    )
 
 
 def _unsupported_properties(problem: Problem, diagnostics: Diagnostics) -> list[str]:
@@ -108,10 +72,11 @@ def _unsupported_properties(problem: Problem, diagnostics: Diagnostics) -> list[
             else "performance at the start of the visits varies too little"
         )
         warnings.append(
-            f"Translation cannot be distinguished from efficiency for {_join(unsupported['translation'])}, because {cause}."
+            f"Translation cannot be distinguished from efficiency for {joined_names(unsupported['translation'])}, because "
+            f"{cause}."
         )
     warnings += [
-        f"{name.capitalize()} is not determined by the data alone: {_join(unsupported[name])}."
+        f"{name.capitalize()} is not determined by the data alone: {joined_names(unsupported[name])}."
         for name in ("efficiency", "retention")
         if unsupported[name]
     ]
@@ -131,6 +96,7 @@ def _is_constant(problem: Problem) -> bool:
     return bool(max(spans) < 1e-12)
 
 
-def _join(names: Sequence[str]) -> str:
+def joined_names(names: Sequence[str]) -> str:
+    """Return names separated by commas; only the first ones of a long list."""
     more = f" and {len(names) - _LISTED_NAMES} more" if len(names) > _LISTED_NAMES else ""
     return ", ".join(names[:_LISTED_NAMES]) + more

@@ -7,13 +7,13 @@ with mean rho = 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.surrogate.model import simulate_with_derivatives
+from perdure.surrogate.model import simulate_batch, simulate_with_derivatives
 
 if TYPE_CHECKING:
     from perdure.surrogate.problem import Array, Problem
@@ -130,6 +130,39 @@ class Coordinates:
         if len(values) == 1:
             return values[0], slopes[0]
         return np.concatenate(values, axis=1), np.concatenate(slopes, axis=1)
+
+    def performance(self, points: Array) -> Array:
+        """Return the predictions of all cells after t = 0, (batch, cells), without derivatives."""
+        gain = np.nan_to_num(self.full_gain(points))
+        _, rho, kappa, retention = self.split(points)
+        parts = []
+        for block in self.problem.blocks:
+            members = list(block.algorithms)
+            curves = simulate_batch(block.curriculum, gain, rho[:, members], kappa[:, members], retention[:, members])
+            parts.append(curves[..., 1:].reshape(len(points), -1))
+        return np.concatenate(parts, axis=1)
+
+    def normal_matrix(self, point: Array, weights: Array) -> Array:
+        """Return J' W^2 J, (size, size), with the derivatives of one algorithm at a time in memory."""
+        gain, rho, kappa, retention = self.split(point[None])
+        result = np.zeros((self.size, self.size))
+        begin = 0
+        for block in self.problem.blocks:
+            for index, algorithm in enumerate(block.algorithms):
+                single = replace(block, algorithms=(algorithm,), values=block.values[index : index + 1])
+                slopes = simulate_with_derivatives(
+                    single, self.rows, gain, *(array[:, [algorithm]] for array in (rho, kappa, retention))
+                )[1]
+                local = slopes.reshape(-1, slopes.shape[-1])
+                local *= weights[begin : begin + len(local), None]
+                begin += len(local)
+                columns = np.r_[self.gains, [part.start + algorithm for part in (self.rho, self.kappa, self.retention)]]
+                product = local.T @ local
+                width = self.gains.stop
+                result[:width, :width] += product[:width, :width]
+                result[np.ix_(columns, columns[width:])] += product[:, width:]
+                result[np.ix_(columns[width:], columns[:width])] += product[width:, :width]
+        return result
 
     def names(self) -> list[str]:
         """Return a name for each entry of the vector; tasks are 1-based."""

@@ -26,6 +26,9 @@ FALLBACK = 1.0
 ASSUMED_NOISE = 0.05
 """Noise for curves with too few data to estimate it."""
 
+SMALLEST_NOISE = 1e-4
+"""Lower limit of the estimated noise: without noise the prior would have no strength, and intervals no width."""
+
 _DEGREES_OF_FREEDOM = 2.0  # of the Student t prior on B: low enough that 95 % intervals cover untypical gains
 
 
@@ -42,12 +45,15 @@ class Prior:
         """Return the effective precision of the prior for each entry at ``point``."""
         return strength * self.precision / (1 + self.tail * (point - self.center) ** 2)
 
-    def objective(self, problem: Problem, strengths: Array) -> Objective:
-        """Return the objective of the posterior mode, with one batch member per strength."""
+    def objective(self, problem: Problem, strengths: Array, weights: Array | None = None) -> Objective:
+        """Return the objective of the posterior mode, with one batch member per strength.
+
+        ``weights`` are those of the cells (see `Noise.weights`); by default all measured cells have the same weight.
+        """
         measured = problem.measured
         return Objective(
             np.where(measured, problem.targets, 0)[None],
-            measured.astype(np.float64)[None],
+            (measured.astype(np.float64) if weights is None else weights)[None],
             self.center[None],
             strengths[:, None] * self.precision,
             self.tail[None],

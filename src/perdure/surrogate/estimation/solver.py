@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perdure.surrogate.estimation.iterative_solver import solve_iteratively
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from perdure.surrogate.problem import Array
 
 _LARGEST_BATCH = 48  # larger batches are no faster
+_LARGEST_DENSE = 60_000  # entries of one Jacobian; above that, steps are solved iteratively
+_ROUGH_ITERATIONS = 25
+_POLISHED = 6  # starts that are solved to convergence, for many tasks
+_ITERATIVE_BATCH = 32
 _LARGEST_JACOBIAN = 4_000_000  # entries of all Jacobians of a batch: 32 MB
 
 
@@ -73,10 +79,31 @@ def solve(
     """
     parts = []
     entries = objective.targets.shape[1] * coordinates.size
+    if entries > _LARGEST_DENSE:
+        for begin in range(0, len(starts), _ITERATIVE_BATCH):
+            members = np.arange(begin, min(begin + _ITERATIVE_BATCH, len(starts)))
+            part = solve_iteratively(coordinates, objective.take(members), starts[members], iterations, tolerance)
+            parts.append(Solutions(*part))
+        return _joined(parts)
     width = max(1, min(_LARGEST_BATCH, _LARGEST_JACOBIAN // entries))
     for begin in range(0, len(starts), width):
         members = np.arange(begin, min(begin + width, len(starts)))
         parts.append(_solve_batch(coordinates, objective.take(members), starts[members], iterations, tolerance))
+    return _joined(parts)
+
+
+def solve_best(coordinates: Coordinates, objective: Objective, starts: Array) -> Solutions:
+    """Return the minimizers as `solve` does; for many tasks, only those of the most promising starts are exact."""
+    if objective.targets.shape[1] * coordinates.size <= _LARGEST_DENSE or len(starts) <= _POLISHED:
+        return solve(coordinates, objective, starts)
+    rough = solve(coordinates, objective, starts, iterations=_ROUGH_ITERATIONS, tolerance=1e-3)
+    order = np.argsort(rough.objective, kind="stable")[:_POLISHED]
+    exact = solve(coordinates, objective, rough.points[order])
+    rough.points[order], rough.objective[order], rough.converged[order] = exact.points, exact.objective, exact.converged
+    return rough
+
+
+def _joined(parts: list[Solutions]) -> Solutions:
     return Solutions(
         np.concatenate([part.points for part in parts]),
         np.concatenate([part.objective for part in parts]),

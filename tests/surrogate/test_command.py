@@ -1,0 +1,81 @@
+"""The command perdure fit on accuracies: chance level, test examples, designs, and tables that fit 80 columns."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from perdure.cli import app
+from perdure.record.schema import MANIFEST
+
+FORGETS = np.eye(4)
+REHEARSES = np.triu(np.full((4, 4), 0.0)) + np.array(
+    [[1, 88 / 90, 87 / 90, 86 / 90], [0, 1, 88 / 90, 87 / 90], [0, 0, 89 / 90, 88 / 90], [0, 0, 0, 88 / 90]]
+)
+
+
+@pytest.fixture
+def command(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments):
+        return CliRunner().invoke(app, ["fit", *map(str, arguments), "--starts", "4"])
+
+    return run
+
+
+def accuracies(folder, start=0.0):
+    """Write a long table of two learners on four tasks, each visited once."""
+    rows = ["algorithm,step,trained,evaluated,performance"]
+    for name, table in (("naive", FORGETS), ("a-learner-with-a-long-name", REHEARSES)):
+        rows += [f"{name},0,,{task + 1},{start}" for task in range(4)]
+        rows += [
+            f"{name},{step + 1},{step + 1},{task + 1},{table[task, step]!r}" for step in range(4) for task in range(4)
+        ]
+    path = folder / "accuracies.csv"
+    path.write_text("\n".join(rows).replace("np.float64(", "").replace(")", "") + "\n")
+    return path
+
+
+def test_the_output_says_what_is_undecided_and_proposes_a_curriculum(command, tmp_path):
+    done = command(accuracies(tmp_path), "--examples", 90, "--design", 2)
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.output.split())
+    assert "naive: retention undecided" in text
+    assert "The data cannot separate forgetting from interference between tasks for naive" in text
+    assert "Next curriculum: " in text
+    assert "Chance level: 0. Test examples per task: 90. Seeds: 1 (seed variation is not included)." in text
+    assert "starting points" not in text
+    assert "…" not in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+
+
+def test_test_examples_follow_from_the_accuracies_and_details_are_optional(command, tmp_path):
+    done = command(accuracies(tmp_path), "--details")
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.output.split())
+    assert "Test examples per task: 90." in text or "Test examples per task: 45 to 90." in text
+    assert "starting points reached the best objective" in text
+    assert "Explanation 1 (loss +0.0)" in text
+    assert "one set of the paper's parameters" in text
+
+
+def test_curves_that_start_above_zero_need_a_chance_level(command, tmp_path):
+    failed = command(accuracies(tmp_path, start=0.48))
+    assert failed.exit_code != 0
+    assert "curves start at 0.48" in " ".join(failed.output.split())
+    done = command(accuracies(tmp_path, start=0.48), "--chance", "0", "--json")
+    assert done.exit_code == 0, done.output
+    written = json.loads(done.stdout)
+    assert written["seeds"] == [1, 1]
+    assert len(written["explanations"]["fits"]) >= 2
+    assert {"last_value", "running_mean", "same_phase", "task_means", "supported"} <= set(written["held_out"][0])
+
+
+def test_a_curriculum_for_records_is_an_error(command, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / MANIFEST).write_text("{}")
+    failed = command(tmp_path, "--curriculum", "1,2")
+    assert failed.exit_code != 0
+    assert "have their own curriculum" in " ".join(failed.output.split())

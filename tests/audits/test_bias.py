@@ -16,8 +16,11 @@ from torch import nn
 from perdure import Recorder, explain, learners, metrics, tasks
 from perdure.audits import BiasSettings, ShapcSettings, audit, audit_shapc, measure_bias, network_bias, record_bias
 from perdure.audits.bias import record_bias as bias_records
+from perdure.audits.bias.ratings import HumanAgreement
 from perdure.audits.bias.results import BiasResult, bias_result_verdict, explainer_bias_result
+from perdure.audits.bias.shapley_cache import CachedShapley
 from perdure.base.errors import InputError
+from perdure.runs.cache import Cache
 from perdure.runs.data import BenchmarkData, balanced_data_order
 from tests.helpers.checkpoints import SIDE, Net, examples, net
 
@@ -132,6 +135,10 @@ def test_the_bias_equals_the_metric():
     assert found["grad"].corrected == pytest.approx(expected.corrected)
     assert found["grad"].floor == pytest.approx(expected.floor)
     assert found["grad"].cells[2][1].mean == pytest.approx(expected.mean[2, 1])
+    assert found["grad"].overall.mean == pytest.approx(expected.mean.mean())
+    share = float((net()(X).argmax(1) == 1).double().mean())
+    assert found.settings["predicted"] == pytest.approx(share)
+    assert 0 < share < 0.5
     assert found["constant"].cells[0][0].mean == pytest.approx(
         metrics.attribution_bias(np.ones((6, 36)), table.values, 0.1)
     )
@@ -160,6 +167,22 @@ def test_the_reference_is_exact_for_few_players():
     exact = explain.attribute(model, x, "predicted", "exact_shapley", background=background)
     maps = explain.attribute(model, x, "predicted", "deepshap", background=background)
     assert found["deepshap"].per_example == pytest.approx(metrics.attribution_biases(maps, exact).per_example, rel=1e-4)
+
+
+@pytest.mark.parametrize(("players", "estimator"), [(12, "exact"), (13, "antithetic")])
+def test_all_coalitions_are_evaluated_up_to_twelve_players(players, estimator):
+    x = torch.randn(3, players, generator=torch.Generator().manual_seed(3))
+    settings = BiasSettings(methods="grad", permutations=20)
+    found = measure_bias(nn.Linear(players, 2), x, 1, background=x, settings=settings)
+    assert found.estimator == estimator
+
+
+def test_integrated_gradients_start_at_the_baseline_of_masked_inputs():
+    """By default this is the mean of the background: on a linear network the bias is then 0."""
+    for baseline in (None, "zero", 0.3):
+        settings = BiasSettings(methods=["integrated_gradients"], permutations=20, baseline=baseline)
+        found = measure_bias(linear_network(), X, 1, background=BACKGROUND + 1, settings=settings)
+        assert found["integrated_gradients"].overall.mean == pytest.approx(0, abs=1e-6)
 
 
 def test_an_explainer_that_would_be_wrong_is_refused_with_the_reason():
@@ -235,6 +258,15 @@ def test_a_verdict_is_not_safe_with_one_example_or_against_a_control_and_ignores
     assert bias_result_verdict([synthetic_bias("constant", [0.1, 0.2])]) is None
 
 
+def test_a_small_difference_above_rounding_is_significant():
+    rng = np.random.default_rng(1)
+    base = rng.uniform(0.1, 0.2, 12)
+    verdict = known_verdict(
+        synthetic_bias("grad", base), synthetic_bias("lrp", base + 5e-5 + rng.uniform(-1e-5, 1e-5, 12))
+    )
+    assert verdict.safe
+
+
 def test_degenerate_maps_are_excluded_from_paired_differences():
     verdict = known_verdict(
         synthetic_bias("grad", [0.1, math.nan, 0.12, 0.1]), synthetic_bias("lrp", [0.3, 0.3, math.nan, 0.33])
@@ -300,11 +332,63 @@ def test_a_record_stores_results_and_shapley_values(record, monkeypatch):
     assert "after step 1" in other.subject
 
 
+def test_cached_shapley_values_are_those_of_the_same_request(tmp_path):
+    """After the first request is stored, a request that differs in any respect still has its own values."""
+    cached = CachedShapley(Cache(tmp_path))
+    first: dict[str, Any] = {
+        "model": CONV,
+        "x": X[:2],
+        "target": 1,
+        "background": BACKGROUND,
+        "samples": 20,
+        "estimator": "antithetic",
+        "seed": 0,
+    }
+    changes: list[dict[str, Any]] = [
+        {},
+        {"model": linear_network()},
+        {"x": X[1:3]},
+        {"target": 2},
+        {"target": np.array([1, 3])},
+        {"background": BACKGROUND[:5]},
+        {"baseline": "zero"},
+        {"baseline": torch.ones(1, SIDE, SIDE)},
+        {"samples": 40},
+        {"estimator": "castro"},
+        {"seed": 1},
+        {"players": explain.grid_players((1, SIDE, SIDE), 3)},
+        {"layer": "2"},
+    ]
+    for change in changes:
+        request = first | change
+        model, x, target = (request.pop(name) for name in ("model", "x", "target"))
+        expected = explain.shapley_table(model, x, target, **request)
+        for _ in range(2):  # computed, then read
+            table = cached(model, x, target, **request)
+            assert table.values == pytest.approx(expected.values, abs=1e-6), change
+            assert table.stderr == pytest.approx(expected.stderr, abs=1e-6)
+            assert table.parts == pytest.approx(expected.parts, abs=1e-6)
+            assert (table.evaluations, table.permutations) == (expected.evaluations, expected.permutations)
+            assert (table.estimator, table.layer) == (expected.estimator, expected.layer)
+
+
+def test_a_stored_comparison_is_reused_only_for_the_same_request(record):
+    settings = BiasSettings(methods=["grad"], permutations=20)
+    shared: dict[str, Any] = {"background": 10, "examples": 4}
+    assert record_bias(record, settings=settings, **shared).target == "label"
+    assert record_bias(record, settings=settings, target="predicted", **shared).target == "predicted"
+    for baseline in ("zero", 0.5):
+        found = record_bias(record, settings=replace(settings, baseline=baseline), **shared)
+        assert found.settings["baseline"] == baseline
+
+
 def test_examples_are_selected_evenly_from_all_tasks():
     data = BenchmarkData(tasks.load("split-digits", tasks=2, per_class=20), "cpu")
     selected = bias_records.ExampleSelection.of(data, [0, 1], 7, 5, 0, "cpu")
     assert [(selected.y < 5).sum(), (selected.y >= 5).sum()] == [4, 3]
     assert len(selected.background) == 5
+    # Every task has at least one background example.
+    assert len(bias_records.ExampleSelection.of(data, [0, 1], 7, 1, 0, "cpu").background) == 2
 
 
 def test_bias_of_a_user_network_equals_the_comparison_of_the_selected_examples(tmp_path):
@@ -400,6 +484,21 @@ def test_human_ratings_are_correlated_with_the_bias(record, perdure, tmp_path):
     expected = np.corrcoef([{"grad": 1.5, "deepshap": 4.5, "lrp": 4}[name] for name in names], [bias[n] for n in names])
     assert value["ratings"]["r"] == pytest.approx(expected[0, 1])
     assert "2 raters" in perdure(*command).stdout
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "conclusion"),
+    [
+        (-0.9, -0.1, "people prefer explainers with little bias"),
+        (-0.9, 0.3, "not significantly different from zero"),
+        (math.nan, math.nan, "not significantly different from zero"),
+        (0.1, 0.9, "people prefer explainers with much bias"),
+    ],
+)
+def test_only_a_correlation_whose_interval_excludes_zero_is_a_preference(low, high, conclusion):
+    r = 0.5 if low > 0 else -0.5
+    linear, order = metrics.PearsonCorrelation(r, low, high, 5), metrics.KendallCorrelation(r, 0.2, 5)
+    assert conclusion in HumanAgreement((), (), (), linear, order, raters=3, images=1).reading
 
 
 OWN = """

@@ -31,7 +31,7 @@ from perdure.metrics.example_intervals import variation_interval
 from perdure.runs.loaded_run import LoadedRun, load_run
 
 Later = dict[int, tuple[int, ...]]
-DRAWS = 10
+DRAWS = 6
 """Independent draws of each example among which a redraw chooses."""
 FRESH = 40
 """Untrained networks that are compared with the trained one."""
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--redraws", type=int, default=1000)
     parser.add_argument("--repetitions", type=int, default=500)
-    parser.add_argument("--population", type=int, default=64)
+    parser.add_argument("--population", type=int, default=48)
     options = parser.parse_args()
     torch.set_num_threads(1)
     print("| coverage in simulation | 8 examples | 16 | 40 |\n|---|---|---|---|")

@@ -15,6 +15,7 @@ from perdure import learners, metrics, tasks
 from perdure.audits import Audit, ShapcSettings, audit_shapc, shapc_result_differences
 from perdure.audits import audit as audit_records
 from perdure.audits.shapc.results import ShapcResult
+from perdure.audits.shapc.values import UNIT
 from perdure.base.errors import InputError
 from perdure.record import Record
 from perdure.runs.loaded_run import recorded_run_benchmark
@@ -88,6 +89,15 @@ def test_a_single_record_is_retrained_for_its_reference(runs):
     assert other_seed.runs[1] == str(runs[1])
     with pytest.raises(InputError, match="expected another seed"):
         audit_shapc(runs[0], settings=SETTINGS, examples=8, retrain_reference=runs[0])
+
+
+def test_a_reference_with_more_examples_than_the_audit_computes_their_floor(runs):
+    result = audit_shapc(runs[0], settings=SETTINGS, precision=0.9, retrain_reference=runs[1])
+    assert len(result.examples[0]) == UNIT
+    reference = result.retraining
+    assert reference is not None
+    assert reference.mean.n > UNIT
+    assert math.isfinite(reference.calibrated.low)
 
 
 def synthetic_result(learner: str, seed: int, values: np.ndarray) -> ShapcResult:

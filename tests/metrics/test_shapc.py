@@ -246,3 +246,31 @@ def test_half_precision_maps_are_computed_in_single_precision(dtype):
 def test_integer_and_boolean_maps_are_rejected_by_name(dtype):
     with pytest.raises(InputError, match=f"before: expected floating-point numbers .* got values of type {dtype}"):
         metrics.shapc(np.ones((2, 4), dtype=dtype), np.ones((2, 4)))
+
+
+def test_values_that_are_zero_in_both_maps_can_be_left_out():
+    rng = np.random.default_rng(0)
+    before, after = rng.normal(size=(2, 6, 3, 5, 5))
+    assert metrics.shapc(before, after, zeros="drop").tolist() == metrics.shapc(before, after).tolist()
+    # With zeros added to both maps, the score is that of the other values.
+    padded = [np.concatenate([maps, np.zeros((6, 3, 5, 9))], axis=-1) for maps in (before, after)]
+    assert metrics.shapc(padded[0], padded[1], zeros="drop") == pytest.approx(metrics.shapc(before, after))
+    for share in (0.1, 0.5):
+        assert metrics.shapc(*padded, share, zeros="drop") == pytest.approx(metrics.shapc(before, after, share))
+    # A value that is 0 in one map only is used.
+    one = before.copy()
+    one[:, :, 0, 0] = 0
+    assert metrics.shapc(one, after, zeros="drop").tolist() == metrics.shapc(one, after).tolist()
+    # Two maps with few positive values agree on their common zeros; without them they are unrelated.
+    negative = [np.where(rng.random((6, 1, 400)) < 0.5, -rng.random((6, 1, 400)), 0) for _ in range(2)]
+    common = negative[0] == 0
+    maps = [np.where(common, 0, -rng.random((6, 1, 400)))[:, :, None] for _ in range(2)]
+    assert metrics.shapc(maps[0], maps[1]).min() > 0.9
+    assert metrics.shapc(maps[0], maps[1], zeros="drop").max() < 0.35
+
+
+def test_maps_without_used_values_are_degenerate_if_zeros_are_left_out():
+    maps = np.zeros((2, 1, 3, 3))
+    maps[1, 0, 0] = [1.0, 2.0, 3.0]
+    assert np.isnan(metrics.shapc(maps, maps, zeros="drop")).tolist() == [True, False]
+    assert metrics.shapc(maps, maps, zeros="drop")[1] == 1

@@ -17,6 +17,7 @@ Pair = tuple[int, int]
 Channels = Literal["average", "sum"]
 Normalise = Literal["minmax", "range"]
 Variant = Literal["paper", "authors"]
+Zeros = Literal["keep", "drop"]
 
 TOP = 0.3
 BLOCK_VALUES = 98_304
@@ -24,7 +25,12 @@ BLOCK_VALUES = 98_304
 
 
 def shapc(
-    before: Any, after: Any, top: float = TOP, channels: Channels = "average", normalise: Normalise = "minmax"
+    before: Any,
+    after: Any,
+    top: float = TOP,
+    channels: Channels = "average",
+    normalise: Normalise = "minmax",
+    zeros: Zeros = "keep",
 ) -> FloatArray:
     """Return the consistency of two sets of attribution maps for each example (Eq. 4 and 5). In [0, 1], higher is better.
 
@@ -36,8 +42,11 @@ def shapc(
     A channel that is constant in either map has no important region and is left out; an example without any other channel
     is degenerate, and its value is NaN. The authors' code differs: it adds the channels first (``channels="sum"``) and
     divides by the range without subtracting the minimum (``normalise="range"``).
+
+    ``zeros="drop"`` leaves out values that are 0 in both maps, such as those of pixels that are constant in the image and the
+    background, which no network can use. With ``"keep"`` (the paper), two maps with few positive values agree on them.
     """
-    return shapc_at_shares(before, after, [top], channels, normalise)[:, 0]
+    return shapc_at_shares(before, after, [top], channels, normalise, zeros)[:, 0]
 
 
 def shapc_at_shares(
@@ -46,6 +55,7 @@ def shapc_at_shares(
     shares: Sequence[float],
     channels: Channels = "average",
     normalise: Normalise = "minmax",
+    zeros: Zeros = "keep",
 ) -> FloatArray:
     """Return `shapc` at several shares of important values, (n, shares), from one pass over the maps."""
     first, second = _as_maps(before, "before"), _as_maps(after, "after")
@@ -58,6 +68,7 @@ def shapc_at_shares(
             raise InputError(f"top: expected a number in (0, 1], got {share!r}")
     _check_choice("channels", channels, get_args(Channels))
     _check_choice("normalise", normalise, get_args(Normalise))
+    _check_choice("zeros", zeros, get_args(Zeros))
     if channels == "sum":
         first, second = first.sum(axis=1, keepdims=True), second.sum(axis=1, keepdims=True)
     count, _, size = first.shape
@@ -67,9 +78,12 @@ def shapc_at_shares(
     result = np.empty((count, len(shares)))
     for start in range(0, count, rows):
         block = slice(start, start + rows)
-        result[block] = _block(
-            _finite(first, block, "before"), _finite(second, block, "after"), positions, normalise, work
-        )
+        maps = _finite(first, block, "before"), _finite(second, block, "after")
+        unused = (maps[0] == 0) & (maps[1] == 0) if zeros == "drop" else None
+        if unused is not None and unused.any():
+            result[block] = _used_block(*maps, ~unused, shares, normalise)
+        else:
+            result[block] = _block(*maps, positions, normalise, work)
     return result
 
 
@@ -140,6 +154,41 @@ def _block(
         union = _sum_over(weight, np.logical_or(important_before, important_after, out=region), work.buffer)
         total = np.sum(np.where(usable, intersection / union, 0.0), axis=1)
         result[:, column] = np.divide(total, channels, out=np.full(len(first), np.nan), where=channels > 0)
+    return result
+
+
+def _used_block(
+    first: NDArray[Any],
+    second: NDArray[Any],
+    used: NDArray[np.bool_],
+    shares: Sequence[float],
+    normalise: Normalise,
+) -> FloatArray:
+    """Return the consistency of a block over the values that are used; their number differs between examples."""
+    scaled, ordered, usable = [], [], used.any(axis=-1)
+    for maps in (first, second):
+        low = np.where(used, maps, np.inf).min(axis=-1, keepdims=True)
+        high = np.where(used, maps, -np.inf).max(axis=-1, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            span = high - low
+        usable &= span[..., 0] > 0
+        scaled.append(
+            (maps - (np.where(np.isfinite(low), low, 0) if normalise == "minmax" else 0)) / np.where(span > 0, span, 1)
+        )
+        ordered.append(np.sort(np.where(used, maps, -np.inf), axis=-1))
+    weight = np.where(used, np.exp(-np.abs(scaled[0] - scaled[1])), 0.0)
+    count, size, channels = used.sum(axis=-1), used.shape[-1], usable.sum(axis=1)
+    result = np.empty((len(first), len(shares)))
+    for column, share in enumerate(shares):
+        position = size - np.maximum(1, np.floor(share * count + 1e-9).astype(np.int64))
+        regions = [
+            used & (maps >= np.take_along_axis(values, position[..., None], axis=-1))
+            for maps, values in zip((first, second), ordered, strict=True)
+        ]
+        intersection = (weight * (regions[0] & regions[1])).sum(axis=-1)
+        union = (weight * (regions[0] | regions[1])).sum(axis=-1)
+        ratio = np.divide(intersection, union, out=np.zeros_like(union), where=usable & (union > 0))
+        result[:, column] = np.divide(ratio.sum(axis=1), channels, out=np.full(len(first), np.nan), where=channels > 0)
     return result
 
 

@@ -8,6 +8,10 @@ The budget is drawn as two independent halves A and B, the same two for every ne
     doubled      the mean of both halves on both networks: the score at twice the budget of a half
     limit        2 * doubled - shapc: the score without sampling noise
 
+``shapc`` and ``doubled`` are defined as in the paper. The other quantities leave out values that are 0 in both maps: pixels
+that are constant in the image and the background have no attribution in any network, and two maps with few positive values
+would agree on all of them.
+
 The bias that sampling noise causes falls as 1 / budget, so ``limit`` removes it to first order. For each untrained network
 the same extrapolation of its consistency with the network before gives the floor.
 """
@@ -22,7 +26,7 @@ from torch import Tensor, nn
 
 from perdure import explain
 from perdure.audits.shapc.values import ShapcSettings
-from perdure.metrics.shapc import shapc_at_shares
+from perdure.metrics.shapc import Zeros, shapc_at_shares
 
 FloatArray = NDArray[np.float64]
 Halves = tuple[NDArray[Any], NDArray[Any]]
@@ -60,47 +64,50 @@ def _as_images(maps: NDArray[Any]) -> NDArray[Any]:
 def pair_values(before: Halves, after: Halves, settings: ShapcSettings) -> dict[str, FloatArray]:
     """Return every quantity for each example, and ``shapc`` at each share of the sensitivity table as ``shapc@0.1``."""
     same = _same_halves(before, after, settings.all_shares, settings)
-    doubled = _doubled(before, after, settings)
     values = {
         "shapc": same[:, 0],
         "independent": _crossed(before, after, settings),
         "ceiling": (_ceiling(before, settings) + _ceiling(after, settings)) / 2,
-        "doubled": doubled,
-        "limit": 2 * doubled - same[:, 0],
+        "doubled": _doubled(before, after, settings),
+        "limit": limit_of_pair_values(before, after, settings),
     }
     return values | {f"shapc@{share:g}": same[:, index] for index, share in enumerate(settings.all_shares)}
 
 
 def limit_of_pair_values(before: Halves, after: Halves, settings: ShapcSettings) -> FloatArray:
     """Return the consistency of each example without sampling noise, extrapolated from two budgets."""
-    return 2 * _doubled(before, after, settings) - _same_halves(before, after, (settings.top,), settings)[:, 0]
+    same = _same_halves(before, after, (settings.top,), settings, "drop")[:, 0]
+    return 2 * _doubled(before, after, settings, "drop") - same
 
 
-def _same_halves(before: Halves, after: Halves, shares: tuple[float, ...], settings: ShapcSettings) -> FloatArray:
+def _same_halves(
+    before: Halves, after: Halves, shares: tuple[float, ...], settings: ShapcSettings, zeros: Zeros = "keep"
+) -> FloatArray:
     """Return the mean consistency of A with A and of B with B."""
-    halves = (_consistency(first, second, shares, settings) for first, second in zip(before, after, strict=True))
-    total: FloatArray = sum(halves, start=np.zeros(()))
-    return total / 2
+    halves = [_consistency(first, second, shares, settings, zeros) for first, second in zip(before, after, strict=True)]
+    return (halves[0] + halves[1]) / 2
 
 
-def _doubled(before: Halves, after: Halves, settings: ShapcSettings) -> FloatArray:
+def _doubled(before: Halves, after: Halves, settings: ShapcSettings, zeros: Zeros = "keep") -> FloatArray:
     """Return the consistency of the means of both halves."""
-    return _consistency(sum(before) / 2, sum(after) / 2, (settings.top,), settings)[:, 0]
+    return _consistency(sum(before) / 2, sum(after) / 2, (settings.top,), settings, zeros)[:, 0]
 
 
 def _ceiling(maps: Halves, settings: ShapcSettings) -> FloatArray:
     """Return the consistency of the two halves of one network."""
-    return _consistency(maps[0], maps[1], (settings.top,), settings)[:, 0]
+    return _consistency(maps[0], maps[1], (settings.top,), settings, "drop")[:, 0]
 
 
 def _crossed(before: Halves, after: Halves, settings: ShapcSettings) -> FloatArray:
     """Return the mean consistency of A with B and of B with A."""
-    forward = _consistency(before[0], after[1], (settings.top,), settings)[:, 0]
-    reverse = _consistency(before[1], after[0], (settings.top,), settings)[:, 0]
+    forward = _consistency(before[0], after[1], (settings.top,), settings, "drop")[:, 0]
+    reverse = _consistency(before[1], after[0], (settings.top,), settings, "drop")[:, 0]
     return (forward + reverse) / 2
 
 
-def _consistency(first: Any, second: Any, shares: tuple[float, ...], settings: ShapcSettings) -> FloatArray:
+def _consistency(
+    first: Any, second: Any, shares: tuple[float, ...], settings: ShapcSettings, zeros: Zeros = "keep"
+) -> FloatArray:
     if settings.variant == "authors":
-        return shapc_at_shares(first, second, shares, channels="sum", normalise="range")
-    return shapc_at_shares(first, second, shares)
+        return shapc_at_shares(first, second, shares, channels="sum", normalise="range", zeros=zeros)
+    return shapc_at_shares(first, second, shares, zeros=zeros)

@@ -49,6 +49,8 @@ from perdure.runs.loaded_run import (
 )
 
 KIND = "shapc"
+VERSION = 2
+"""Increases when values are computed differently, so that stored ones are not reused."""
 EXAMPLES = 40
 """Test examples per task, unless a number or a precision is given."""
 SAVE_SECONDS = 2.0
@@ -98,7 +100,12 @@ def audit_shapc(
     cache = loaded.cache if out is None else Cache(Path(out))
     limit = examples if examples is not None or precision is not None else EXAMPLES
     later = {tau: tuple(range(tau + 1, len(loaded.curriculum))) for tau in loaded.first_visits()}
-    key = {"settings": _settings_to_json(chosen), "checkpoints": loaded.digests, "data": loaded.data.fingerprint}
+    key = {
+        "version": VERSION,
+        "settings": _settings_to_json(chosen),
+        "checkpoints": loaded.digests,
+        "data": loaded.data.fingerprint,
+    }
     entry = cache.entry(KIND, key)
     untrained = UntrainedNetworks(loaded, chosen)
     with lock_folder(entry.folder):
@@ -271,6 +278,7 @@ def _compare_seeds(
     settings = floors.settings
     steps = tuple(tau for tau in run.first_visits() if tau < len(other.curriculum))
     key = {
+        "version": VERSION,
         "settings": _settings_to_json(settings),
         "checkpoints": run.digests,
         "against": other.digests,

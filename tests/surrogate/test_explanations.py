@@ -54,7 +54,7 @@ def test_forgetting_is_not_told_from_interference_if_each_task_is_visited_once(u
 def test_the_summary_says_what_cannot_be_separated_and_what_to_run_next(undecided):
     first, proposal = surrogate.ambiguities(undecided)
     assert first.startswith(
-        "The data cannot separate forgetting from interference between tasks for naive: retentions from"
+        "The data cannot separate forgetting from interference between tasks for naive (retention 0.00 to"
     )
     assert "train the curriculum" in proposal
     assert any(line.startswith("naive: retention undecided") for line in surrogate.describe(undecided))

@@ -102,3 +102,10 @@ def test_exact_alternation_is_forecast_best_by_the_means_of_each_task():
     fit = surrogate.fit(values, [0, 1] * 4, starts=2, explanations=False)
     assert all(row.task_means < 1e-12 for row in fit.held_out)
     assert any(line.startswith("Forecasts are not supported") for line in surrogate.describe(fit))
+
+
+def test_curricula_of_different_lengths_are_forecast_together():
+    curves = [np.full((1, 2, 5), 0.3), np.full((1, 2, 3), 0.3)]
+    rows = surrogate.held_out(surrogate.make_problem(curves, [[0, 1, 0, 1], [1, 0]]), [2, 3])
+    assert [row.cells for row in rows] == [4, 2]
+    assert all(row.last_value < 1e-12 for row in rows)

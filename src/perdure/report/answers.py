@@ -167,7 +167,11 @@ def _answer_causes(audit: Audit, entry: LearnerAudit) -> Answer:
 
 
 def _caveat(fit: LatentProperties, name: str, index: int) -> str:
-    return "" if fit.supported[name][index] else " (not determined by the data alone)"
+    if fit.supported[name][index]:
+        return ""
+    low, high = (float(bound) for bound in fit.intervals[name][index])
+    upper = "more" if math.isinf(high) else f"{high:.2f}"
+    return f" (undecided: the curves allow a {name} from {low:.2f} to {upper})"
 
 
 def _property(fit: LatentProperties, name: str, index: int) -> Number:

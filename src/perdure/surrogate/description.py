@@ -61,11 +61,13 @@ def ambiguities(fit: Fit) -> list[str]:
         causes.setdefault(INTERFERENCE if difference < -_INTERFERENCE else SATURATION, []).append(index)
     lines = []
     for cause, members in causes.items():
-        names = joined_names([fit.problem.algorithms[index] for index in members])
-        low, high = fit.intervals["retention"][members, 0].min(), fit.intervals["retention"][members, 1].max()
+        ranges = [
+            f"{fit.problem.algorithms[index]} (retention {low:.2f} to {high:.2f})"
+            for index, (low, high) in zip(members, fit.intervals["retention"][members], strict=True)
+        ]
         lines.append(
-            f"The data cannot separate {cause} for {names}: retentions from {low:.2f} to {high:.2f} explain the curves "
-            f"equally well (loss within {fit.limit:.1f} noise variances of the best)."
+            f"The data cannot separate {cause} for {joined_names(ranges)}: they explain the curves equally well (loss within "
+            f"{fit.limit:.1f} noise variances of the best)."
         )
     return lines + ([_separating_curriculum(fit)] if lines else [])
 

@@ -23,6 +23,7 @@ from perdure.surrogate.diagnostics.seed_spread import BOOTSTRAP_SEEDS, seed_half
 from perdure.surrogate.diagnostics.summary import fit_warnings
 from perdure.surrogate.estimation.adam import adam_paper_points, adam_random_parameters, projected_adam
 from perdure.surrogate.estimation.coordinates import Coordinates
+from perdure.surrogate.estimation.noise import cell_noise
 from perdure.surrogate.estimation.prior import weak_prior
 from perdure.surrogate.estimation.solver import solve_best
 from perdure.surrogate.estimation.starting_points import starting_points
@@ -85,7 +86,10 @@ def fit(
     coordinates = Coordinates(problem)
     prior = weak_prior(coordinates)
     rng = np.random.default_rng(seed)
-    noise, variance = noise_level(problem)
+    if estimator == "map" or explanations or examples is not None:
+        noise, variance = noise_level(problem)
+    else:  # the exact fit needs no variance
+        noise, variance = cell_noise(problem), float("nan")
     strength = held_out_strength(problem, variance) if estimator == "map" else 0.0
     paper = None
     if estimator == "adam":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perdure.surrogate.problem import Array
 
 RETENTIONS = (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
-"""Values at which each retention is fixed in turn."""
+"""Values at which each retention is fixed in turn; every second one for many tasks."""
 
 COMPETING = 1.5
 """An explanation competes if its loss exceeds the best by at most this multiple of the 95 % limit of one parameter."""
@@ -84,10 +84,11 @@ def _scan(coordinates: Coordinates, objective: Objective, variance: float, limit
     best = points[_loss(coordinates, objective, points).argmin()]
     columns = np.arange(coordinates.size)[coordinates.retention]
     groups = [[column] for column in columns] + ([list(columns)] if len(columns) > 1 else [])
-    size = len(groups) * len(RETENTIONS)
+    values = RETENTIONS if coordinates.tasks <= _MANY_TASKS else RETENTIONS[::2]
+    size = len(groups) * len(values)
     starts, mask = np.repeat(best[None], size, axis=0), np.zeros((size, coordinates.size), dtype=bool)
     similar = starts.copy()
-    for index, (group, value) in enumerate((group, value) for group in groups for value in RETENTIONS):
+    for index, (group, value) in enumerate((group, value) for group in groups for value in values):
         starts[index, group] = value
         mask[index, group] = True
         alike = [column for column in columns if np.abs(best[column] - best[group]).min() < _SIMILAR]
@@ -102,9 +103,9 @@ def _scan(coordinates: Coordinates, objective: Objective, variance: float, limit
     )
     first_starts = [starts, similar, guessed] if coordinates.tasks <= _MANY_TASKS else [similar, guessed]
     found, losses = _best_of(coordinates, fixed, first_starts)
-    grid = np.arange(size).reshape(len(groups), len(RETENTIONS))
+    grid = np.arange(size).reshape(len(groups), len(values))
     minimum = _loss(coordinates, objective, best[None])[0]
-    for _ in RETENTIONS:
+    for _ in values:
         accepted = (losses <= minimum + variance * limit).reshape(grid.shape)
         members, sources = _next_to_accepted(grid, accepted)
         if not len(members):

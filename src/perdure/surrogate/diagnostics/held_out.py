@@ -113,11 +113,11 @@ def trivial_forecasts(block: Block, origin: int) -> dict[str, Array]:
         "last_value": last,
         "running_mean": np.repeat(_mean(known[:, :, 1:], 2)[:, :, None], len(later), axis=2),
         "same_phase": phase,
-        "task_means": _task_means(known[:, :, 1:], block.curriculum[:origin], later, last),
+        "task_means": _task_means(known[:, :, 1:], block.curriculum[:origin], later),
     }
 
 
-def _task_means(known: Array, earlier: tuple[int, ...], later: tuple[int, ...], last: Array) -> Array:
+def _task_means(known: Array, earlier: tuple[int, ...], later: tuple[int, ...]) -> Array:
     """Return the mean of each task when it was trained for the steps that train it, otherwise its mean when it was not."""
     steps = np.array(earlier)
     is_trained = np.arange(known.shape[1])[:, None] == steps[None]
@@ -125,7 +125,7 @@ def _task_means(known: Array, earlier: tuple[int, ...], later: tuple[int, ...], 
     when_trained = _mean(np.where(is_trained, known, np.nan), 2)
     when_trained = np.where(np.isnan(when_trained), overall[:, None], when_trained)
     otherwise = _mean(np.where(is_trained, np.nan, known), 2)
-    otherwise = np.where(np.isnan(otherwise), last[:, :, 0], otherwise)
+    otherwise = np.where(np.isnan(otherwise), known[:, :, -1], otherwise)
     forecast = np.repeat(otherwise[:, :, None], len(later), axis=2)
     for index, task in enumerate(later):
         forecast[:, task, index] = when_trained[:, task]

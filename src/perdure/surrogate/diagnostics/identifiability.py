@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _RANK_TOLERANCE = 1e-8  # singular values below this fraction of the largest count as zero
 _COARSE_TOLERANCE = 1e-6  # the same for singular values from the normal matrix
 _UNDETERMINED = 1e-3  # share of the largest possible variance from which on a parameter is undetermined
-_LARGEST_DECOMPOSED = 1_000_000  # entries of a Jacobian whose singular values are computed directly
+_LARGEST_DECOMPOSED = 300_000  # entries of a Jacobian whose singular values are computed directly
 _SATURATED = 0.99
 
 

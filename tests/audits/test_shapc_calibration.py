@@ -18,10 +18,11 @@ from perdure.audits.calibrated_sentence import (
     is_clipped_score,
 )
 from perdure.audits.shapc.calibration import Calibration
-from perdure.audits.shapc.values import TaskValues
+from perdure.audits.shapc.scores import compute_scores, describe_scores_budget
+from perdure.audits.shapc.values import TaskValues, shapc_value_names
 from perdure.base.errors import InputError
 from perdure.metrics import Interval
-from perdure.metrics.example_intervals import influence_variances
+from perdure.metrics.example_intervals import influence_variances, variation_interval
 from perdure.runs.data import BenchmarkData
 from perdure.runs.untrained import CannotReinitializeError, untrained_network
 from tests.helpers.checkpoints import DATA, SIDE, Net, audited, folder, net, perturbed
@@ -236,6 +237,17 @@ def test_a_function_that_makes_a_new_network_gives_the_untrained_one():
     assert torch.equal(made.first.weight, net(5).first.weight)
 
 
+def test_layers_that_start_from_constants_do_not_count_as_pretrained():
+    def made(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 4, bias=False), nn.BatchNorm1d(4))
+        nn.init.orthogonal_(network[1].weight)  # reset_parameters would draw other values
+        return network
+
+    network: Any = untrained_network(made, made(0), no_examples, 5)
+    assert torch.allclose(network[1].weight @ network[1].weight.T, torch.eye(4), atol=1e-5)
+
+
 def test_pretrained_networks_draw_new_weights():
     trained = net(0)
     drawn: list[Any] = [untrained_network(lambda _: net(7), trained, no_examples, seed) for seed in (1, 2)]
@@ -280,6 +292,31 @@ def test_scores_beyond_the_scale_are_clipped_for_display_only():
     assert clipped_score(missing) is missing
 
 
+def scored(change: float, variant: str = "paper"):
+    """Return the statistics of values that change by a constant when the budget is doubled."""
+    settings = ShapcSettings(untrained=0, variant=variant)
+    rng = np.random.default_rng(0)
+    first = rng.uniform(0.3, 0.6, size=(20, 2))
+    values = {name: first + (change if name in ("doubled", "limit") else 0) for name in shapc_value_names(settings)}
+    task = TaskValues(np.arange(20), np.arange(20) % 2, np.zeros((20, 3), int), values)
+    return compute_scores({0: task}, 3, settings), first
+
+
+@pytest.mark.parametrize(("change", "enough"), [(0.005, True), (-0.005, True), (0.02, False), (-0.02, False)])
+def test_the_budget_is_judged_by_the_change_on_doubling(change, enough):
+    scores, _ = scored(change)
+    assert scores.doubling.mean == pytest.approx(change)
+    text, sufficient = describe_scores_budget(scores, stochastic=True, samples=200)
+    assert sufficient is enough
+    assert f"from 100 to 200 changes SHAPC-Mean by {change:+.3f}" in text
+
+
+def test_the_interval_of_the_authors_variation_is_that_of_the_pooled_ratio():
+    scores, first = scored(0.0, "authors")
+    expected = variation_interval(scores.var.mean, [first], pooled=True)
+    assert (scores.var.low, scores.var.high) == (expected.low, expected.high)
+
+
 @pytest.mark.parametrize(
     ("score", "reading"),
     [
@@ -318,6 +355,8 @@ def test_the_sentence_names_the_accuracy_and_what_is_forgotten():
     assert explain_calibrated_score(lost).startswith(
         "naive has forgotten most of what it learned (accuracy 30%, 75% when learned), so its score says little"
     )
+    hard = audited_learner("der", {"average_accuracy": 0.3, "shapc_calibrated": score}, [[0.35, 0.0], [0.3, 0.35]])
+    assert explain_calibrated_score(hard).startswith("der: most of its reasons are unchanged")
     missing = Interval(math.nan, math.nan, math.nan, 0, "none", "the network has no parameters")
     without = audited_learner("own", {"average_accuracy": 0.9, "shapc_calibrated": missing}, [[0.9, 0.0], [0.9, 0.9]])
     assert explain_calibrated_score(without) == "own: no calibrated score, because the network has no parameters."

@@ -115,6 +115,15 @@ def test_matrices_print_the_calibrated_score_of_each_pair(audit):
     assert [text.get_text() for text in panel.texts] == [f"{mean[i, j]:.2f}" for i, j in ((0, 1), (0, 2), (1, 2))]
 
 
+def test_matrices_clip_calibrated_scores_to_their_scale(audit):
+    shifted = [
+        replace(result, matrices={**result.matrices, "calibrated": result.matrices["calibrated"] - 2})
+        for result in audit.shapc
+    ]
+    panel = axes(figures.shapc_matrices(replace(audit, shapc=tuple(shifted))))[0]
+    assert {text.get_text() for text in panel.texts} == {"0.00"}
+
+
 def test_an_audit_without_shapc_is_refused_and_names_the_option(audit):
     with pytest.raises(InputError, match="--shapc"):
         figures.shapc_bars(replace(audit, shapc=()))

@@ -11,6 +11,7 @@ from perdure.metrics.example_intervals import (
     influence_variances,
     student_interval,
     variation_interval,
+    variation_with_error,
 )
 
 
@@ -62,6 +63,29 @@ def test_the_interval_of_the_variation_covers_where_the_percentile_bootstrap_doe
 @pytest.mark.parametrize("pooled", [False, True])
 def test_the_interval_of_the_variation_has_nominal_coverage(examples, pooled):
     assert 0.925 <= coverage_of_variation(1500, examples, 4, seed=1, pooled=pooled) <= 0.975
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_the_standard_error_of_the_variation_equals_that_of_the_jackknife(pooled):
+    rng = np.random.default_rng(2)
+    tables = [rng.beta(3, 6, size=(40, 3)) ** 2, rng.beta(6, 3, size=(50, 2))]
+    tables[0][:15, 1] = math.nan
+
+    def value(parts):
+        return float(variation_with_error([part[None] for part in parts], pooled)[0][0])
+
+    spreads, means = ([part(table, axis=0).mean() for table in tables] for part in (np.nanstd, np.nanmean))
+    ratios = [(np.nanstd(table, axis=0) / np.nanmean(table, axis=0)).mean() for table in tables]
+    assert value(tables) == pytest.approx(np.mean(spreads) / np.mean(means) if pooled else np.mean(ratios))
+    variance = 0.0
+    for index, table in enumerate(tables):
+        left_out = [
+            value([np.delete(part, row, axis=0) if i == index else part for i, part in enumerate(tables)])
+            for row in range(len(table))
+        ]
+        variance += (len(table) - 1) / len(table) * float(np.sum((np.array(left_out) - np.mean(left_out)) ** 2))
+    error = variation_with_error([table[None] for table in tables], pooled)[1][0]
+    assert error == pytest.approx(math.sqrt(variance), rel=0.07)
 
 
 def test_missing_values_and_equal_values_have_defined_intervals():

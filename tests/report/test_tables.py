@@ -18,6 +18,7 @@ from perdure.record import Record
 from perdure.report import exported_tables as all_tables
 from perdure.report import write_page
 from perdure.report.answers import answers
+from perdure.report.chart_data import page_data
 from perdure.report.questions import QUESTIONS
 from perdure.report.tables import Table
 from perdure.report.viewer import LEVELS, viewer_data
@@ -115,7 +116,9 @@ def test_answers_contain_numbers_intervals_and_commands_for_missing_parts(audit)
     retention = audit.clamp[0].estimates["retention"][2]
     assert causes.sentences[0].startswith(f"Each step retains {100 * retention:.0f} %")
     calibrated = naive.measures["shapc_calibrated"].mean
-    assert reasons.sentences[0].startswith("naive has forgotten most of what it learned (accuracy 36%, 94% when learned)")
+    assert reasons.sentences[0].startswith(
+        "naive has forgotten most of what it learned (accuracy 36%, 94% when learned)"
+    )
     assert f"calibrated SHAPC {calibrated:.2f} [" in reasons.sentences[0]
     assert reasons.sentences[1].startswith("Calibrated values beyond 0 and 1 are shown as 0 and 1")
     assert reasons.headline is not None
@@ -270,3 +273,23 @@ def test_margin_formats_intervals_as_text():
 
     assert card_margin(Interval(0.5, -0.01, 0.6, 3, "t")) == "95 % interval −0.010 to 0.600, 3 runs"
     assert card_margin(Interval(0.5, math.nan, math.nan, 1, "none")) == "1 run, no interval"
+
+
+def test_charts_show_calibrated_scores_between_0_and_1(audit):
+    shifted = tuple(
+        replace(result, matrices={**result.matrices, "calibrated": result.matrices["calibrated"] - 0.6})
+        for result in audit.shapc
+    )
+    data = page_data(replace(audit, shapc=shifted))
+    scores = [entry["measures"].get("shapc_calibrated") for entry in data["learners"]]
+    known = [value for score in scores if score for value in score if value is not None]
+    assert known
+    assert min(known) >= 0
+    assert max(known) <= 1
+    assert (
+        max(entry.measures["shapc_calibrated"].high for entry in audit.learners if "shapc_calibrated" in entry.measures)
+        > 1
+    )
+    cells = [value for row in data["shapc"][0]["matrices"]["calibrated"] for value in row if value is not None]
+    assert min(cells) == 0
+    assert np.nanmin(shifted[0].matrices["calibrated"]) < 0

@@ -70,7 +70,7 @@ def variation_interval(
     if math.isnan(value) or not usable:
         reason = "nothing was measured" if math.isnan(value) else "one example has no interval"
         return Interval(value, math.nan, math.nan, n, "none", reason, level)
-    centre, spread = (part[0] for part in _variation([table[None] for table in usable], pooled))
+    centre, spread = (part[0] for part in variation_with_error([table[None] for table in usable], pooled))
     if not (centre > 0 and spread > 0):
         return Interval(value, value, value, n, "bootstrap", None, level)
     rng = np.random.default_rng([seed, len(usable)])
@@ -79,7 +79,7 @@ def variation_interval(
     for start in range(0, RESAMPLES, block):
         count = min(block, RESAMPLES - start)
         drawn = [table[rng.integers(0, len(table), size=(count, len(table)))] for table in usable]
-        values, errors = _variation(drawn, pooled)
+        values, errors = variation_with_error(drawn, pooled)
         with np.errstate(divide="ignore", invalid="ignore"):
             pivots.append((np.log(values) - math.log(centre)) / (errors / values))
     known = np.concatenate(pivots)
@@ -92,8 +92,11 @@ def variation_interval(
     return Interval(value, float(low), float(high), n, "bootstrap", None, level)
 
 
-def _variation(tables: Sequence[FloatArray], pooled: bool) -> tuple[FloatArray, FloatArray]:
-    """Return the coefficient of variation and its standard error for each resample; tables are (resamples, n, steps)."""
+def variation_with_error(tables: Sequence[FloatArray], pooled: bool) -> tuple[FloatArray, FloatArray]:
+    """Return the coefficient of variation and its standard error for each resample; tables are (resamples, n, steps).
+
+    ``pooled`` as in `variation_interval`.
+    """
     parts = [_moments(table) for table in tables]
     above = np.mean([part.spread if pooled else part.ratio for part in parts], axis=0)
     below = np.mean([part.mean for part in parts], axis=0) if pooled else np.ones_like(above)

@@ -23,6 +23,7 @@ from perdure.audits.shapc.values import TaskValues, shapc_value_names
 from perdure.base.errors import InputError
 from perdure.metrics import Interval
 from perdure.metrics.example_intervals import influence_variances, variation_interval
+from perdure.metrics.shapc import Variant
 from perdure.runs.data import BenchmarkData
 from perdure.runs.untrained import CannotReinitializeError, untrained_network
 from tests.helpers.checkpoints import DATA, SIDE, Net, audited, folder, net, perturbed
@@ -241,7 +242,8 @@ def test_layers_that_start_from_constants_do_not_count_as_pretrained():
     def made(seed: int) -> nn.Module:
         torch.manual_seed(seed)
         network = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 4, bias=False), nn.BatchNorm1d(4))
-        nn.init.orthogonal_(network[1].weight)  # reset_parameters would draw other values
+        layer: Any = network[1]
+        nn.init.orthogonal_(layer.weight)  # reset_parameters would draw other values
         return network
 
     network: Any = untrained_network(made, made(0), no_examples, 5)
@@ -292,7 +294,7 @@ def test_scores_beyond_the_scale_are_clipped_for_display_only():
     assert clipped_score(missing) is missing
 
 
-def scored(change: float, variant: str = "paper"):
+def scored(change: float, variant: Variant = "paper"):
     """Return the statistics of values that change by a constant when the budget is doubled."""
     settings = ShapcSettings(untrained=0, variant=variant)
     rng = np.random.default_rng(0)

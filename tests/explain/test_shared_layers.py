@@ -75,11 +75,11 @@ class InputUsedTwice(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.ReLU())
+        self.stem = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
         self.head = nn.Sequential(nn.Flatten(), nn.Linear(3 * 36, 2))
 
     def forward(self, x):
-        return self.head(self.stem(x)[:, :, ::2, ::2] + x[:, :, ::2, ::2])
+        return self.head(self.stem(x)) + x.mean(dim=(2, 3))[:, :2]
 
 
 class ShapeMatters(nn.Module):

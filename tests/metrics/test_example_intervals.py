@@ -68,7 +68,7 @@ def test_the_interval_of_the_variation_has_nominal_coverage(examples, pooled):
 @pytest.mark.parametrize("pooled", [False, True])
 def test_the_standard_error_of_the_variation_equals_that_of_the_jackknife(pooled):
     rng = np.random.default_rng(2)
-    tables = [rng.beta(3, 6, size=(40, 3)) ** 2, rng.beta(6, 3, size=(50, 2))]
+    tables = [rng.beta(1, 4, size=(60, 3)), rng.beta(1, 3, size=(70, 2))]
     tables[0][:15, 1] = math.nan
 
     def value(parts):
@@ -85,7 +85,7 @@ def test_the_standard_error_of_the_variation_equals_that_of_the_jackknife(pooled
         ]
         variance += (len(table) - 1) / len(table) * float(np.sum((np.array(left_out) - np.mean(left_out)) ** 2))
     error = variation_with_error([table[None] for table in tables], pooled)[1][0]
-    assert error == pytest.approx(math.sqrt(variance), rel=0.07)
+    assert error == pytest.approx(math.sqrt(variance), rel=0.08)
 
 
 def test_missing_values_and_equal_values_have_defined_intervals():

@@ -49,7 +49,7 @@ def shapc_paper_table(study: Study, audit: Audit, out: Path) -> str:
         results.setdefault(result.learner, []).append(result)
     lines = [f"## {study.title}", "", learner_study_protocol(study, learner_study_records(study, out)[0]), ""]
     lines += [*_main_table(with_shapc, results), "", *_shares_table(with_shapc, results), "", *_order(with_shapc)]
-    lines += ["Differences of SHAPC-Mean that are significant after Holm's correction:", ""]
+    lines += ["Differences that are significant after Holm's correction, separately for each score:", ""]
     significant = [f"- {difference}" for difference in with_shapc.differences if difference.p < 0.05]
     lines += [*(significant or ["- none"]), "", *_samples_text(with_shapc)]
     folder = out / study.name
@@ -134,13 +134,11 @@ def write_shapc_paper_table(sections: list[str], path: Path) -> None:
     intro = [
         "# SHAPC of the nine methods of the SHAPC paper",
         "",
-        "Created by `perdure reproduce shapc --data-dir DATA` from the records of `perdure reproduce",
-        "memory-learners` (which are",
-        "trained first if they do not exist). Means over seeds with 95 % Student t intervals (half-widths after",
-        "±). The paper's",
-        "numbers are for the full data, a full-width network, 50 epochs per task, and shap's iid sampling, so",
-        "only rankings are",
-        "comparable. [How to read the scores, and what they show](../stability.md#the-nine-methods-of-the-paper).",
+        "Created by `perdure reproduce shapc --data-dir DATA` from the records of `perdure reproduce memory-learners` (which",
+        "are trained first if they do not exist). Means over seeds with 95 % Student t intervals (half-widths after ±).",
+        "Calibrated scores are not clipped: 0 is the similarity to untrained networks, 1 means identical reasons. The paper's",
+        "numbers are for the full data, a full-width network, 50 epochs per task, and shap's iid sampling, so only rankings",
+        "are comparable. [How to read the scores, and what they show](../stability.md#the-nine-methods-of-the-paper).",
         "",
     ]
     write_atomically(path, "\n".join([*intro, *sections]).encode())

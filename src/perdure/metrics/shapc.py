@@ -182,7 +182,7 @@ def _used_block(
     for column, share in enumerate(shares):
         position = size - np.maximum(1, np.floor(share * count + 1e-9).astype(np.int64))
         regions = [
-            used & (maps >= np.take_along_axis(values, position[..., None], axis=-1))
+            maps >= np.take_along_axis(values, position[..., None], axis=-1)
             for maps, values in zip((first, second), ordered, strict=True)
         ]
         intersection = (weight * (regions[0] & regions[1])).sum(axis=-1)

@@ -256,7 +256,9 @@ def test_values_that_are_zero_in_both_maps_can_be_left_out():
     padded = [np.concatenate([maps, np.zeros((6, 3, 5, 9))], axis=-1) for maps in (before, after)]
     assert metrics.shapc(padded[0], padded[1], zeros="drop") == pytest.approx(metrics.shapc(before, after))
     for share in (0.1, 0.5):
-        assert metrics.shapc(padded[0], padded[1], share, zeros="drop") == pytest.approx(metrics.shapc(before, after, share))
+        assert metrics.shapc(padded[0], padded[1], share, zeros="drop") == pytest.approx(
+            metrics.shapc(before, after, share)
+        )
     # A value that is 0 in one map only is used.
     one = before.copy()
     one[:, :, 0, 0] = 0

@@ -239,6 +239,11 @@ def test_run_audit_and_report_in_turn(perdure, tmp_path):
     assert "average accuracy" in perdure("audit", "runs").stdout
     assert (tmp_path / "runs/audit.json").exists()
     page = perdure("report", "runs").stdout.strip()
+    summary = perdure("audit", "runs", "--clamp", "--out", "clamp.json").stdout
+    assert "Algorithm or tasks? CLAMP on split-digits (class-incremental)" in summary
+    assert "Chance level: 0" in summary
+    notes = json.loads((tmp_path / "clamp.json").read_text())["clamp"][0]["notes"]
+    assert " ".join(notes[0].split()) in " ".join(summary.split())
     html = (tmp_path / page).read_text()
     assert "cumulative" in html
     assert html.count('<figure class="chart"') == 6

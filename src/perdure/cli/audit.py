@@ -198,6 +198,11 @@ def audit(
         print_audit(result, Console(), variants)
         if shapc:
             print_shapc(result, Console())
+        if result.clamp:
+            from perdure.cli.output.fit_tables import print_latent_properties
+
+            for properties in result.clamp:
+                print_latent_properties(properties, Console())
     unfinished = [path for path in find_records(paths) if not Record.open(path).complete]
     for path in unfinished:
         typer.echo(f"{path}: unfinished. Run the command or training loop that writes it again to resume", err=True)

@@ -12,10 +12,15 @@ from perdure.surrogate.best_order import UNTESTED_NOTE
 from perdure.surrogate.rank_comparison import WARNING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
+    from perdure.audits import LatentProperties
     from perdure.surrogate import Design, Fit, RankComparison
 
+ALGORITHM_PROPERTIES = ("efficiency", "retention", "translation")
+UNSUPPORTED_NOTE = "°: not supported (undecided by the data alone)."
 LABEL_WIDTH = 22
 CELL_WIDTH = 23
 """Characters for the label of a row, and for an estimate with its interval."""
@@ -28,11 +33,30 @@ def print_fit(fit: Fit, console: Console, details: bool = False) -> None:
         console.print(_paper_parameters(fit))
     for columns in _column_groups(len(fit.problem.tasks), console):
         console.print(_tasks(fit, columns, details))
-    console.print(
-        f"95 % intervals: {fit.interval_kind}. °: not supported (undecided by the data alone).", highlight=False
-    )
+    console.print(f"95 % intervals: {fit.interval_kind}. {UNSUPPORTED_NOTE}", highlight=False)
     for line in describe(fit, details):
         console.print(line, highlight=False, style="yellow" if line.startswith("Warning") else None, markup=False)
+
+
+def print_latent_properties(properties: LatentProperties, console: Console) -> None:
+    """Print the CLAMP fit of an audit: the properties of the learners with intervals, and the summary."""
+    where = f" on {properties.benchmark}" if properties.benchmark else ""
+    table = Table(header_style="bold", title=f"Algorithm or tasks? CLAMP{where}", title_justify="left")
+    table.add_column("learner", overflow="fold")
+    for name in ALGORITHM_PROPERTIES:
+        table.add_column(name, justify="right", no_wrap=True)
+    for index, algorithm in enumerate(properties.algorithms):
+        cells = [
+            _cell(
+                properties.estimates[name][index], properties.intervals[name][index], properties.supported[name][index]
+            )
+            for name in ALGORITHM_PROPERTIES
+        ]
+        table.add_row(algorithm, *cells)
+    console.print(table)
+    console.print(f"95 % intervals: {properties.interval_kind}. {UNSUPPORTED_NOTE}", highlight=False)
+    for note in properties.notes:
+        console.print(note, highlight=False, style="yellow" if note.startswith("Warning") else None, markup=False)
 
 
 def print_fit_extras(extras: dict[str, Any], console: Console) -> None:
@@ -97,10 +121,10 @@ def print_ranks(ranks: RankComparison, console: Console) -> None:
 def _algorithms(fit: Fit) -> Table:
     table = Table(header_style="bold", title="efficiency and translation relative to the mean efficiency")
     table.add_column("algorithm", overflow="fold")
-    for name in ("efficiency", "retention", "translation"):
+    for name in ALGORITHM_PROPERTIES:
         table.add_column(name, justify="right", no_wrap=True)
     for index, algorithm in enumerate(fit.problem.algorithms):
-        table.add_row(algorithm, *(_estimate(fit, name, index) for name in ("efficiency", "retention", "translation")))
+        table.add_row(algorithm, *(_estimate(fit, name, index) for name in ALGORITHM_PROPERTIES))
     return table
 
 
@@ -159,13 +183,17 @@ def _print_prediction(prediction: Any, console: Console) -> None:
 
 
 def _estimate(fit: Fit, name: str, index: int | tuple[int, int]) -> str:
-    value = getattr(fit, name)[index]
+    return _cell(getattr(fit, name)[index], fit.intervals[name][index], fit.diagnostics.supported[name][index])
+
+
+def _cell(value: float, ends: Sequence[float], supported: bool) -> str:
+    """Return an estimate with its interval, marked if it is not supported."""
     if math.isnan(value):
         return "–"
-    low, high = fit.intervals[name][index]
+    low, high = ends
     if low == high:
         return _number(value)
-    mark = "" if fit.diagnostics.supported[name][index] else "°"
+    mark = "" if supported else "°"
     digits = 2 if _number(low) != _number(high) else 3
     return f"{_number(value, digits)}{mark} [{_number(low, digits)}, {_number(high, digits)}]"
 

@@ -100,5 +100,11 @@ def test_missing_values_and_equal_values_have_defined_intervals():
     assert found.high - found.low == pytest.approx(without_example.high - without_example.low, rel=0.1)
     constant = variation_interval(0.0, [np.ones((10, 2))])
     assert (constant.low, constant.high) == (0, 0)
-    assert math.isnan(variation_interval(0.0, [np.ones((1, 2))]).low)
+    for count in (1, 2, 3):
+        few = variation_interval(0.2, [rng.uniform(size=(count, 2))])
+        assert few.method == "none"
+        assert few.reason == "fewer than 4 examples per task have no interval"
+    for seed in range(30):  # few and unequal values have a finite interval
+        found = variation_interval(0.2, [np.random.default_rng(seed).uniform(size=(4, 3)) ** 4])
+        assert 0 <= found.low <= 0.2 <= found.high < math.inf
     assert math.isnan(variation_interval(math.nan, [table]).low)

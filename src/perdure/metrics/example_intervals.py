@@ -18,6 +18,10 @@ from scipy import stats
 from perdure.metrics.intervals import RESAMPLES, Interval
 from perdure.metrics.missing import FloatArray
 
+FEWEST = 4
+"""Smallest number of examples per task for which a coefficient of variation has an interval."""
+LARGEST = 20.0
+"""Largest distance of an interval's end from the estimate on the log scale."""
 BLOCK_VALUES = 20_000
 """Number of table values resampled at once, which bounds the memory."""
 
@@ -65,10 +69,12 @@ def variation_interval(
     quantiles are widened as Student's t widens those of a normal distribution. The percentile bootstrap covers such a ratio
     in .5 to .9 of cases instead of .95; the coverage of this interval is measured in ``benchmarks/shapc_intervals.py``.
     """
-    usable = [table for table in tables if table.size and len(table) > 1]
+    usable = [table for table in tables if table.size]
     n = sum(len(table) for table in tables)
-    if math.isnan(value) or not usable:
-        reason = "nothing was measured" if math.isnan(value) else "one example has no interval"
+    if math.isnan(value) or min((len(table) for table in usable), default=0) < FEWEST:
+        reason = (
+            "nothing was measured" if math.isnan(value) else f"fewer than {FEWEST} examples per task have no interval"
+        )
         return Interval(value, math.nan, math.nan, n, "none", reason, level)
     centre, spread = (part[0] for part in variation_with_error([table[None] for table in usable], pooled))
     if not (centre > 0 and spread > 0):
@@ -88,8 +94,8 @@ def variation_interval(
     below, above = np.quantile(known, [1 - upper, upper])
     degrees = min(len(table) for table in usable) - 1
     relative = spread / centre * float(stats.t.ppf(upper, degrees) / stats.norm.ppf(upper))
-    low, high = value * math.exp(-above * relative), value * math.exp(-below * relative)
-    return Interval(value, float(low), float(high), n, "bootstrap", None, level)
+    low, high = (value * math.exp(float(np.clip(-end * relative, -LARGEST, LARGEST))) for end in (above, below))
+    return Interval(value, low, high, n, "bootstrap", None, level)
 
 
 def variation_with_error(tables: Sequence[FloatArray], pooled: bool) -> tuple[FloatArray, FloatArray]:

@@ -23,12 +23,12 @@ from scipy import stats
 from torch import nn
 
 from perdure import learners, tasks
-from perdure.audits.shapc.calibration import Calibration, make_calibration
-from perdure.audits.shapc.floor import UntrainedNetworks
 from perdure.audits.shapc.runner import ShapcRunner
+from perdure.audits.shapc.scores import Calibration, make_calibration
 from perdure.audits.shapc.values import ShapcSettings, ShapcValues, TaskValues
-from perdure.metrics.example_intervals import variation_interval
+from perdure.metrics.intervals import variation_interval
 from perdure.runs.loaded_run import LoadedRun, load_run
+from perdure.runs.untrained import UntrainedNetworks
 
 Later = dict[int, tuple[int, ...]]
 DRAWS = 6
@@ -89,7 +89,9 @@ def explained(run: LoadedRun, settings: ShapcSettings, later: Later, examples: i
     """Return the values of some examples with the given settings."""
     with tempfile.TemporaryDirectory() as folder:
         values = ShapcValues.open(Path(folder), settings, later)
-        found, _ = ShapcRunner(run, run, values, UntrainedNetworks(run, settings)).run(examples, None)
+        found, _ = ShapcRunner(run, run, values, UntrainedNetworks(run, settings.untrained, settings.seed)).run(
+            examples, None
+        )
     return found
 
 
@@ -167,7 +169,7 @@ def _with_draws(
 ) -> dict[int, TaskValues]:
     with tempfile.TemporaryDirectory() as folder:
         values = ShapcValues.open(Path(folder), settings, later)
-        runner = _OtherDraws(run, run, values, UntrainedNetworks(run, settings))
+        runner = _OtherDraws(run, run, values, UntrainedNetworks(run, settings.untrained, settings.seed))
         runner.draw_seed = seed
         found, _ = runner.run(examples, None)
     return found
@@ -180,7 +182,7 @@ def _fresh_network(run: LoadedRun, seed: int, step: int) -> nn.Module:  # noqa: 
 def untrained_coverage(run: LoadedRun, examples: int) -> tuple[float, float]:
     """Return how often the score between the trained network and a new untrained one includes 0, and its mean."""
     settings, hits, scores = ShapcSettings(), 0, []
-    untrained, floors = UntrainedNetworks(run, settings), None
+    untrained, floors = UntrainedNetworks(run, settings.untrained, settings.seed), None
     for seed in range(FRESH):
         other = replace(run, network=partial(_fresh_network, run, seed))
         with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.audits import Audit, Interval, TrustFindings, add_trust_to_audit, audit_runs, serialization
 from perdure.audits import audit as audit_records
-from perdure.audits.findings import CHECKPOINTS, RETRAINING, read_findings, save_findings
+from perdure.audits.results import CHECKPOINTS, RETRAINING, read_findings, save_findings
 from perdure.audits.retraining.summaries import CheckpointSummary, RetrainingSummary
 from perdure.base.errors import InputError
 from perdure.metrics import Trend

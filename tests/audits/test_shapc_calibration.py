@@ -11,18 +11,17 @@ from torch import nn
 
 from perdure import nets, tasks
 from perdure.audits import LearnerAudit, ShapcSettings, shapc_result_differences
-from perdure.audits.calibrated_sentence import (
+from perdure.audits.shapc.results import (
     calibrated_reading,
     clipped_score,
     explain_calibrated_score,
     is_clipped_score,
 )
-from perdure.audits.shapc.calibration import Calibration
-from perdure.audits.shapc.scores import compute_scores, describe_scores_budget
+from perdure.audits.shapc.scores import Calibration, compute_scores, describe_scores_budget
 from perdure.audits.shapc.values import TaskValues, shapc_value_names
 from perdure.base.errors import InputError
 from perdure.metrics import Interval
-from perdure.metrics.example_intervals import influence_variances, variation_interval
+from perdure.metrics.intervals import influence_variances, variation_interval
 from perdure.metrics.shapc import Variant
 from perdure.runs.data import BenchmarkData
 from perdure.runs.untrained import CannotReinitializeError, untrained_network

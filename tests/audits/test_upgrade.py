@@ -13,7 +13,7 @@ import pytest
 
 from perdure.audits import Audit, ShapcResult, audit, serialization
 from perdure.audits.bias.results import BiasResult
-from perdure.audits.findings import TrustFindings, read_findings
+from perdure.audits.results import TrustFindings, read_findings
 from perdure.record import Record
 
 DATA = Path(__file__).parents[1] / "data"

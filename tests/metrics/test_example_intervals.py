@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perdure.metrics.example_intervals import (
+from perdure.metrics.intervals import (
     VarianceComponent,
     influence_variances,
     student_interval,

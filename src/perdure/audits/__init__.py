@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING
 from perdure.audits.accuracy_differences import AccuracyDifference
 from perdure.audits.audit import add_shapc_to_audit, add_trust_to_audit, audit, audit_measures, audit_runs
 from perdure.audits.clamp import FittedCurves, LatentProperties, clamp_properties, fit_clamp
-from perdure.audits.findings import TrustFindings, read_findings, save_findings
-from perdure.audits.results import FILE, MEASURES, Audit, LearnerAudit, Measure, RunProvenance, audit_provenance
+from perdure.audits.results import (
+    FILE,
+    MEASURES,
+    Audit,
+    LearnerAudit,
+    Measure,
+    RunProvenance,
+    TrustFindings,
+    audit_provenance,
+    read_findings,
+    save_findings,
+)
 from perdure.audits.retraining.summaries import CheckpointSummary, ExplainerScores, RetrainingSummary
 from perdure.audits.shapc.example_views import ExampleView, example_views
 from perdure.audits.shapc.results import LearnerDifference, ShapcResult, shapc_result_differences

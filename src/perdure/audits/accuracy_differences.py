@@ -10,8 +10,25 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.audits.evaluation_times import DEPENDS_ON_EVALUATIONS
 from perdure.metrics import METRICS, RunDifference, holm, paired_run_difference
+
+AT_BOUNDARIES = "task boundaries"
+WITHIN_TASKS = "within tasks"
+DEPENDS_ON_EVALUATIONS = ("min_accuracy", "worst_case_accuracy")
+"""Metrics that are upper bounds if accuracies were evaluated at task boundaries only."""
+BOUNDARIES_NOTE = (
+    "upper bound; accuracies were evaluated at task boundaries only, so drops within tasks are not seen (to see them: perdure "
+    "run --evaluate-every N, or Recorder.after_task(evaluations=...))"
+)
+ANYTIME_NOTE = "accuracies were evaluated at task boundaries only, where it equals incremental accuracy"
+
+
+def evaluation_notes(evaluated: str, is_reference: bool) -> dict[str, str]:
+    """Return a note for each metric that would need evaluations within tasks; a reference has none of these metrics."""
+    if evaluated == WITHIN_TASKS or is_reference:
+        return {}
+    return {**dict.fromkeys(DEPENDS_ON_EVALUATIONS, BOUNDARIES_NOTE), "average_anytime_accuracy": ANYTIME_NOTE}
+
 
 if TYPE_CHECKING:
     from perdure.audits.results import LearnerAudit

@@ -12,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure import metrics
-from perdure.audits.accuracy_differences import accuracy_differences, run_seed
+from perdure.audits.accuracy_differences import (
+    AT_BOUNDARIES,
+    WITHIN_TASKS,
+    accuracy_differences,
+    evaluation_notes,
+    run_seed,
+)
 from perdure.audits.clamp import fit_clamp
-from perdure.audits.evaluation_times import AT_BOUNDARIES, WITHIN_TASKS, evaluation_notes
-from perdure.audits.findings import read_findings
 from perdure.audits.least_biased import common_least_biased_explainer
-from perdure.audits.results import MEASURES, Audit, LearnerAudit, audit_provenance
+from perdure.audits.results import MEASURES, Audit, LearnerAudit, audit_provenance, read_findings
 from perdure.audits.shapc.results import ShapcResult, shapc_result_differences
 from perdure.audits.shapc.values import LEAST_BIASED, ShapcSettings
 from perdure.base.errors import InputError

@@ -1,28 +1,93 @@
-"""The result of an audit: numbers with intervals, the reason for each missing number, and the provenance of each run."""
+"""The result of an audit: numbers with intervals, reasons for missing numbers, findings about explanations, provenance."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perdure.audits import serialization
-from perdure.audits.accuracy_differences import AccuracyDifference
+from perdure.audits.accuracy_differences import AT_BOUNDARIES, DEPENDS_ON_EVALUATIONS, AccuracyDifference
+from perdure.audits.bias.results import FILE as BIAS
+from perdure.audits.bias.results import SCHEMA as BIAS_SCHEMA
+from perdure.audits.bias.results import BiasResult
 from perdure.audits.clamp import LatentProperties
-from perdure.audits.evaluation_times import AT_BOUNDARIES, DEPENDS_ON_EVALUATIONS
-from perdure.audits.findings import TrustFindings
+from perdure.audits.retraining.summaries import CheckpointSummary, RetrainingSummary
 from perdure.audits.serialization import OneBased
 from perdure.audits.shapc.results import LearnerDifference, ShapcResult
-from perdure.audits.upgrade import upgraded_audit
+from perdure.audits.upgrade import upgraded_audit, upgraded_bias, upgraded_checkpoints, upgraded_retraining
 from perdure.base.errors import InputError
 from perdure.base.files import read_versioned_file, write_json
 from perdure.metrics import CE_EPSILON, METRICS, Interval
+
+TRUST_SCHEMA = 2
+RETRAINING = Path("trust") / "retraining.json"
+CHECKPOINTS = Path("trust") / "checkpoints.json"
+Part = TypeVar("Part")
+Upgrade = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class TrustFindings:
+    """What is known about the explanations of one run; None for a part that was not measured."""
+
+    run: str
+    learner: str
+    benchmark: str
+    seed: int | None
+    bias: BiasResult | None = None
+    retraining: RetrainingSummary | None = None
+    checkpoints: CheckpointSummary | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was measured."""
+        return self.bias is None and self.retraining is None and self.checkpoints is None
+
+
+def save_findings(
+    record: Path, retraining: RetrainingSummary | None = None, checkpoints: CheckpointSummary | None = None
+) -> None:
+    """Store findings in a record; parts that are None stay as they are there."""
+    for file, summary in ((RETRAINING, retraining), (CHECKPOINTS, checkpoints)):
+        if summary is not None:
+            write_json(record / file, {"schema": TRUST_SCHEMA, **serialization.to_json(summary)})
+
+
+def read_findings(run: str, learner: str, benchmark: str, seed: int | None) -> TrustFindings:
+    """Return the findings stored in a run's folder."""
+    folder = Path(run)
+    return TrustFindings(
+        run,
+        learner,
+        benchmark,
+        seed,
+        bias=_read_finding(folder / BIAS, "bias result", BIAS_SCHEMA, BiasResult, upgraded_bias),
+        retraining=_read_finding(
+            folder / RETRAINING, "retraining summary", TRUST_SCHEMA, RetrainingSummary, upgraded_retraining
+        ),
+        checkpoints=_read_finding(
+            folder / CHECKPOINTS, "checkpoint summary", TRUST_SCHEMA, CheckpointSummary, upgraded_checkpoints
+        ),
+    )
+
+
+def _read_finding(file: Path, name: str, schema: int, kind: type[Part], upgrade: Upgrade) -> Part | None:
+    """Read a part of the findings; a file of an earlier version is upgraded."""
+    if not file.exists():
+        return None
+    value = read_versioned_file(file, name, schema)
+    try:
+        return serialization.from_json(value if value["schema"] == schema else upgrade(value), kind)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{file}: a field is missing or malformed ({error}); run perdure trust again") from None
+
 
 if TYPE_CHECKING:
     from perdure.record import Manifest, Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.audits.evaluation_times import AT_BOUNDARIES, WITHIN_TASKS, evaluation_notes
+from perdure.audits.accuracy_differences import AT_BOUNDARIES, WITHIN_TASKS, evaluation_notes
 
 Plain = dict[str, Any]
 _OLD_SCORE = {

@@ -48,14 +48,20 @@ from perdure.metrics.efficiency_and_score import (
     score_first_places,
     score_weights,
 )
-from perdure.metrics.intervals import Difference, Interval, holm, interval, paired_difference
+from perdure.metrics.intervals import (
+    Difference,
+    Interval,
+    RunDifference,
+    holm,
+    interval,
+    paired_difference,
+    paired_run_difference,
+)
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, mege_reco_scores, reco
 from perdure.metrics.missing import Missing, reason
-from perdure.metrics.registered_metrics import compute_metrics
-from perdure.metrics.registered_variants import compute_metric_variants
+from perdure.metrics.registered_metrics import compute_metric_variants, compute_metrics
 from perdure.metrics.registry import METRICS, Metric, RunNumbers, metric
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, retraining_trend_test
-from perdure.metrics.run_differences import RunDifference, paired_run_difference
 from perdure.metrics.sampling_stability import (
     ContextInstability,
     SamplingDistribution,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perdure.audits import MEASURES, Audit, LatentProperties, LearnerAudit, ShapcResult
-from perdure.audits.calibrated_sentence import (
+from perdure.audits.shapc.results import (
     CLIP_NOTE,
     clipped_score,
     explain_calibrated_score,

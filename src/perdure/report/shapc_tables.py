@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.audits import MEASURES, Audit, Interval
-from perdure.audits.calibrated_sentence import clipped_score
+from perdure.audits.shapc.results import clipped_score
 from perdure.report.tables import Cell, Table
 
 

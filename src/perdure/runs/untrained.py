@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.runs.loaded_run import run_network_device
+from perdure.runs.loaded_run import LoadedRun, run_network_device
 
 RESETS = ("reset_parameters", "_reset_parameters")
 """Methods by which modules of torch.nn draw new weights."""
@@ -113,3 +113,49 @@ def _loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
             "no gradient"
         )
     return nn.functional.cross_entropy(outputs, y)
+
+
+SEED_OFFSET = 1_000_000
+"""Added to the seeds of untrained networks; the seeds of runs are much smaller."""
+SEEDS_PER_AUDIT = 1_000
+
+
+class UntrainedNetworks:
+    """Networks with the architecture of a run that have learned nothing, made on first use."""
+
+    def __init__(self, run: LoadedRun, count: int, seed: int) -> None:
+        self.run, self.count, self.seed = run, count, seed
+        self._networks: list[nn.Module] | None = None
+        self._reason = ""
+
+    @property
+    def reason(self) -> str:
+        """Why there are none; empty if there are."""
+        if self.count == 0:
+            return "no untrained networks were requested, so the score has no zero"
+        self._made()
+        return self._reason
+
+    @property
+    def networks(self) -> list[nn.Module]:
+        """The networks; none if they cannot be made."""
+        return self._made()
+
+    def _made(self) -> list[nn.Module]:
+        if self._networks is None:
+            try:
+                self._networks = [self._network(index) for index in range(self.count)]
+            except CannotReinitializeError as error:
+                self._networks, self._reason = [], str(error)
+        return self._networks
+
+    def _network(self, index: int) -> nn.Module:
+        seed = SEED_OFFSET + SEEDS_PER_AUDIT * self.seed + index
+        return untrained_network(self.run.initial_network, self.run.network(0), self._labelled, seed)
+
+    def _labelled(self) -> tuple[Tensor, NDArray[np.int64]]:
+        """Return the test examples of all tasks with their labels, for refitting on permuted labels."""
+        data = self.run.data
+        visited = sorted(set(self.run.curriculum))
+        inputs = [data.inputs(task, np.arange(len(data.labels(task)))) for task in visited]
+        return torch.cat(inputs), np.concatenate([data.labels(task) for task in visited])

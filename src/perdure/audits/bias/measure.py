@@ -16,7 +16,7 @@ from perdure.audits.bias.results import BiasResult, ExplainerBias, bias_result_v
 from perdure.audits.controls import CONTROLS, methods_without_controls
 from perdure.base.errors import InputError
 from perdure.explain import Players, ShapleyTable
-from perdure.explain.adapters.arrays import array_batch_size, as_batch_array, targets_as_array
+from perdure.explain.adapters.arrays import array_batch_size, as_batch_array, rejected_input, targets_as_array
 from perdure.explain.adapters.models import (
     device_and_dtype,
     half_precision_outputs,
@@ -24,7 +24,6 @@ from perdure.explain.adapters.models import (
     preserved_model,
     single_precision,
 )
-from perdure.explain.adapters.rejection import rejected_input
 from perdure.explain.shapley.players import players_of
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES

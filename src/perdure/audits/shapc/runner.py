@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from perdure.audits.shapc.floor import UntrainedNetworks
-from perdure.audits.shapc.pair_values import Halves, halves_for_pair_values, limit_of_pair_values, pair_values
+from perdure import explain
 from perdure.audits.shapc.reference import reference_run
 from perdure.audits.shapc.results import RetrainingReference, ShapcResult
 from perdure.audits.shapc.scores import (
@@ -36,6 +36,7 @@ from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
 from perdure.explain import get_explainer
 from perdure.metrics import Interval
+from perdure.metrics.shapc import Zeros, shapc_at_shares
 from perdure.runs.cache import Cache
 from perdure.runs.data import Rows, balanced_data_order
 from perdure.runs.loaded_run import (
@@ -47,6 +48,7 @@ from perdure.runs.loaded_run import (
     run_network_device,
     run_predictions,
 )
+from perdure.runs.untrained import UntrainedNetworks
 
 KIND = "shapc"
 VERSION = 2
@@ -107,7 +109,7 @@ def audit_shapc(
         "data": loaded.data.fingerprint,
     }
     entry = cache.entry(KIND, key)
-    untrained = UntrainedNetworks(loaded, chosen)
+    untrained = UntrainedNetworks(loaded, chosen.untrained, chosen.seed)
     with lock_folder(entry.folder):
         remove_temp_files(entry.folder)
         values = ShapcValues.open(entry.folder, chosen, later)
@@ -288,14 +290,14 @@ def _compare_seeds(
     with lock_folder(entry.folder):
         values = ShapcValues.open(entry.folder, settings, {tau: (tau,) for tau in steps})
         tasks, _ = ShapcRunner(run, other, values, untrained, floors=floors).run(limit, None)
-    reason = _reason_without_floor(tasks, untrained)
+    reason = _reason_without_floor(tasks, settings, untrained)
     mean, calibrated = compute_reference_scores(tasks, len(run.curriculum), settings, reason)
     return RetrainingReference(mean, calibrated, (str(run.path), str(other.path)), steps)
 
 
-def _reason_without_floor(tasks: dict[int, TaskValues], untrained: UntrainedNetworks) -> str:
+def _reason_without_floor(tasks: dict[int, TaskValues], settings: ShapcSettings, untrained: UntrainedNetworks) -> str:
     """Return why there are no values of untrained networks; empty if there are some, without making the networks."""
-    names = untrained_value_names(untrained.settings)
+    names = untrained_value_names(settings)
     known = any(np.isfinite(task.values[name]).any() for task in tasks.values() for name in names)
     return "" if known else untrained.reason
 
@@ -309,7 +311,7 @@ def _result(
     reference: RetrainingReference | None,
 ) -> ShapcResult:
     settings = values.settings
-    scores = compute_scores(tasks, len(run.curriculum), settings, _reason_without_floor(tasks, untrained))
+    scores = compute_scores(tasks, len(run.curriculum), settings, _reason_without_floor(tasks, settings, untrained))
     budget, sufficient = describe_scores_budget(scores, settings.stochastic, settings.samples)
     return ShapcResult(
         run=str(run.path),
@@ -342,3 +344,88 @@ def _describe_explained(run: LoadedRun, settings: ShapcSettings) -> str:
     target = "the true class" if settings.target == "label" else "the class each network predicts"
     text = describe_run_score(target, settings.score, run.decides_by)
     return f"{text}, with the head of the step that trained the task" if settings.head == "first" else text
+
+
+FloatArray = NDArray[np.float64]
+Halves = tuple[NDArray[Any], NDArray[Any]]
+
+
+def halves_for_pair_values(
+    network: nn.Module, x: Tensor, target: Any, background: Tensor, settings: ShapcSettings
+) -> Halves:
+    """Return the maps of both halves of the budget, (n, channels, height, width) or (n, features)."""
+    half = settings.samples // 2 if settings.stochastic else settings.samples
+    maps = [
+        explain.attribute(
+            network,
+            x,
+            target,
+            settings.method,
+            background=background,
+            samples=half,
+            seed=2 * settings.seed + index,
+            layer=settings.layer,
+            batch_size=settings.batch_size,
+            options=settings.options,
+        )
+        for index in range(2 if settings.stochastic else 1)
+    ]
+    arrays = [_as_images(tensor.detach().cpu().numpy()) for tensor in maps]
+    return arrays[0], arrays[-1]
+
+
+def _as_images(maps: NDArray[Any]) -> NDArray[Any]:
+    """Return maps of signals, (n, channels, length), as images of one row; other maps unchanged."""
+    return maps[:, :, None, :] if maps.ndim == 3 else maps
+
+
+def pair_values(before: Halves, after: Halves, settings: ShapcSettings) -> dict[str, FloatArray]:
+    """Return every quantity for each example, and ``shapc`` at each share of the sensitivity table as ``shapc@0.1``."""
+    same = _same_halves(before, after, settings.all_shares, settings)
+    values = {
+        "shapc": same[:, 0],
+        "independent": _crossed(before, after, settings),
+        "ceiling": (_ceiling(before, settings) + _ceiling(after, settings)) / 2,
+        "doubled": _doubled(before, after, settings),
+        "limit": limit_of_pair_values(before, after, settings),
+    }
+    return values | {f"shapc@{share:g}": same[:, index] for index, share in enumerate(settings.all_shares)}
+
+
+def limit_of_pair_values(before: Halves, after: Halves, settings: ShapcSettings) -> FloatArray:
+    """Return the consistency of each example without sampling noise, extrapolated from two budgets."""
+    same = _same_halves(before, after, (settings.top,), settings, "drop")[:, 0]
+    return 2 * _doubled(before, after, settings, "drop") - same
+
+
+def _same_halves(
+    before: Halves, after: Halves, shares: tuple[float, ...], settings: ShapcSettings, zeros: Zeros = "keep"
+) -> FloatArray:
+    """Return the mean consistency of A with A and of B with B."""
+    halves = [_consistency(first, second, shares, settings, zeros) for first, second in zip(before, after, strict=True)]
+    return (halves[0] + halves[1]) / 2
+
+
+def _doubled(before: Halves, after: Halves, settings: ShapcSettings, zeros: Zeros = "keep") -> FloatArray:
+    """Return the consistency of the means of both halves."""
+    return _consistency(sum(before) / 2, sum(after) / 2, (settings.top,), settings, zeros)[:, 0]
+
+
+def _ceiling(maps: Halves, settings: ShapcSettings) -> FloatArray:
+    """Return the consistency of the two halves of one network."""
+    return _consistency(maps[0], maps[1], (settings.top,), settings, "drop")[:, 0]
+
+
+def _crossed(before: Halves, after: Halves, settings: ShapcSettings) -> FloatArray:
+    """Return the mean consistency of A with B and of B with A."""
+    forward = _consistency(before[0], after[1], (settings.top,), settings, "drop")[:, 0]
+    reverse = _consistency(before[1], after[0], (settings.top,), settings, "drop")[:, 0]
+    return (forward + reverse) / 2
+
+
+def _consistency(
+    first: Any, second: Any, shares: tuple[float, ...], settings: ShapcSettings, zeros: Zeros = "keep"
+) -> FloatArray:
+    if settings.variant == "authors":
+        return shapc_at_shares(first, second, shares, channels="sum", normalise="range", zeros=zeros)
+    return shapc_at_shares(first, second, shares, zeros=zeros)

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from perdure.base.errors import InputError, error_message
-from perdure.explain.adapters.arrays import check_finite_array
-from perdure.explain.adapters.rejection import rejected_input
+from perdure.explain.adapters.arrays import check_finite_array, rejected_input
 
 TOLERANCE = 1e-5
 """Largest difference between the outputs of a network and of its rewritten copy, relative to the largest output."""

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.explain.adapters.arrays import as_batch_array, check_finite_array
+from perdure.explain.adapters.arrays import as_batch_array, check_finite_array, rejected_input
 from perdure.explain.adapters.models import checked_shape, device_and_dtype, preserved_model, single_precision
-from perdure.explain.adapters.rejection import rejected_input
 from perdure.explain.checks.observation import Observation, Operation, observe
 from perdure.explain.checks.operations import ELEMENTWISE
 from perdure.explain.explainer import EXPLAINERS

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.explain.adapters.arrays import as_batch_array, check_one_array, targets_as_array
+from perdure.explain.adapters.arrays import as_batch_array, check_one_array, rejected_input, targets_as_array
 from perdure.explain.adapters.models import checked_shape, device_and_dtype, single_precision
-from perdure.explain.adapters.rejection import rejected_input
 from perdure.explain.attribute import attribute
 from perdure.explain.draws import generator
 from perdure.explain.shapley.exact import ExactShapley, exact_shapley

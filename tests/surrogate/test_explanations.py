@@ -51,6 +51,19 @@ def test_forgetting_is_not_told_from_interference_if_each_task_is_visited_once(u
     assert all(explanation.excess <= undecided.limit for explanation in undecided.explanations)
 
 
+def test_a_gain_at_which_performance_saturates_is_not_supported():
+    """Above a gain of 10, the first task is at an accuracy of 1 after each visit, and larger gains change nothing."""
+    order = [0, 1, 2, 0, 1, 2]
+    gain = np.array([[9.6, 0.2, 0.1], [0.5, 1.5, 0.2], [0.3, 0.1, 2.0]])
+    curves = surrogate.simulate(order, gain, np.ones(3), np.array([0.4, 1, 1.6]), np.array([0.0, 1, 0.5]), np.zeros(3))
+    accuracy = np.random.default_rng(2).binomial(90, curves) / 90
+    fit = surrogate.fit(accuracy, order, starts=8, examples=90, forecast=False)
+    assert not fit.diagnostics.supported["gain"][0, 0]
+    assert not fit.diagnostics.supported["difficulty"][0]
+    assert fit.intervals["gain"][0, 0, 1] >= 1.5 * fit.gain[0, 0]
+    assert fit.diagnostics.supported["gain"][1, 1]
+
+
 def test_the_summary_says_what_cannot_be_separated_and_what_to_run_next(undecided):
     first, proposal = surrogate.ambiguities(undecided)
     assert first.startswith(

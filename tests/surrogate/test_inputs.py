@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from perdure import surrogate
+from perdure import Recorder, surrogate
 from perdure.audits.clamp import benchmark_scenario
 from perdure.audits.clamp_input import chance_level, clamp_input, common_scenario, example_counts
 from perdure.base.errors import InputError
+from perdure.importers.curves import read_curves
 from perdure.record.curves import Curves
 from perdure.surrogate.diagnostics.held_out import trivial_forecasts
 
@@ -55,6 +56,17 @@ def test_the_number_of_test_examples_follows_from_exact_accuracies():
     rounded = np.array([0.9778, 0.5055, 0.1]).reshape(1, 1, 1, 3)
     assert example_counts([rounded]) is None
     np.testing.assert_array_equal(example_counts([rounded], exact=True), [10_000])
+
+
+def test_the_number_of_test_examples_is_that_of_the_record(tmp_path):
+    """All accuracies are multiples of 1/10, so that the number could not follow from them."""
+    recorder = Recorder(tmp_path / "run", 2, scenario="class", benchmark="own", test_examples=[90, 120])
+    recorder.after_task(accuracy=[0.5, 0.0])
+    recorder.after_task(accuracy=[0.2, 0.9])
+    (part,) = read_curves(tmp_path / "run")
+    np.testing.assert_array_equal(clamp_input([part], scenario="class", exact=True).examples, [90, 120])
+    with pytest.raises(InputError, match=r"test_examples: expected 2 positive integers, one per task, got \[90\]"):
+        Recorder(tmp_path / "other", 2, test_examples=[90])
 
 
 def test_runs_of_one_algorithm_are_seeds_and_curricula_are_blocks():

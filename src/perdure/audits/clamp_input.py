@@ -59,7 +59,8 @@ def clamp_input(
 
     ``scenario`` is class, task, domain or empty (unknown). The chance level is what a network without knowledge of a task
     scores: 0 if class-incremental, because classes that were forgotten or not yet seen are never predicted, otherwise 1 /
-    classes of the task. ``exact``: the accuracies are unrounded, so the number of test examples follows from them.
+    classes of the task. The number of test examples is that of the records. If they have none and
+    the accuracies are ``exact`` (unrounded), it follows from the accuracies.
     """
     from perdure import surrogate  # noqa: PLC0415  (loading scipy's solvers is slow)
 
@@ -74,7 +75,8 @@ def clamp_input(
     if levels is None and is_accuracy:
         levels = chance_level(raw, parts[0].tasks, scenario)
     if counts is None and is_accuracy:
-        counts = example_counts(raw, exact=exact)
+        counts = _recorded_counts(parts)
+        counts = example_counts(raw, exact=exact) if counts is None else counts
     flat = [values.reshape(-1, *values.shape[2:]) for _, values in blocks]
     tasks = len(parts[0].tasks)
     level_list = None if levels is None else _per_task("chance", levels, tasks).tolist()
@@ -114,6 +116,14 @@ def chance_level(values: Sequence[FloatArray], tasks: Sequence[str], scenario: s
             "--chance 0 for class-incremental accuracies, otherwise 1 / classes, such as --chance .5."
         )
     return np.zeros(len(tasks))
+
+
+def _recorded_counts(parts: Sequence[Curves]) -> FloatArray | None:
+    """Return the numbers of test examples in the records, the smallest of each task; None if a record has none."""
+    if not all(part.examples for part in parts):
+        return None
+    counts: FloatArray = np.array([part.examples for part in parts], dtype=np.float64).min(axis=0)
+    return counts
 
 
 def example_counts(values: Sequence[FloatArray], *, exact: bool = False) -> FloatArray | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -172,7 +172,7 @@ def _record_curves(record: Record) -> Curves:
         cells.setdefault(point, np.full(len(switches.tasks), np.nan))[task - 1] = accuracy
     points = tuple(sorted(cells))
     values = np.stack([cells[point] for point in points], axis=1)[None]
-    within_steps = Curves(switches.algorithms, switches.tasks, switches.curriculum, points, values)
+    within_steps = replace(switches, points=points, values=values)
     return join_record_curves([switches, within_steps])[0]
 
 
@@ -182,4 +182,4 @@ def import_run_curves(run: Measurements) -> Curves:
     values = np.vstack([start, run.table]).T[None]
     tasks = run.task_names or tuple(str(task + 1) for task in range(run.table.shape[1]))
     points = tuple(float(step) for step in range(len(run.table) + 1))
-    return Curves((run.learner,), tasks, run.curriculum, points, values)
+    return Curves((run.learner,), tasks, run.curriculum, points, values, run.test_examples)

@@ -88,6 +88,7 @@ def _make_recorder(run: Run, settings: Any, path: Path) -> Recorder:
         network={"name": run.network_name, "width": run.width},
         provenance={**run.benchmark.provenance, "fingerprint": run.benchmark.fingerprint()},
         lifetime_bits=run.benchmark.lifetime_bits,
+        test_examples=[len(task.test.y) for task in run.benchmark.tasks],
         hardware={"device": run.device, "threads": torch.get_num_threads()},
         resume=True,
     )

@@ -17,7 +17,7 @@ class Curves:
 
     ``curriculum`` holds the task (0-based) of each step. ``points`` are the times of the evaluations, counted in steps: 0 is
     before training, 2 after the second step, 1.5 in the middle of the second step. ``values`` has the shape (algorithms,
-    tasks, points); NaN means not measured.
+    tasks, points); NaN means not measured. ``examples`` is the number of test examples of each task, empty if unknown.
     """
 
     algorithms: tuple[str, ...]
@@ -25,6 +25,7 @@ class Curves:
     curriculum: tuple[int, ...]
     points: tuple[float, ...]
     values: NDArray[np.float64]
+    examples: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         expected = (len(self.algorithms), len(self.tasks), len(self.points))

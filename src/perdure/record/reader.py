@@ -79,6 +79,7 @@ class Record:
             is_reference=manifest.trains_all,
             cost=self.cost,
             lifetime_bits=manifest.lifetime_bits,
+            test_examples=manifest.test_examples,
             benchmark=manifest.benchmark + (f" ({manifest.scenario}-incremental)" if manifest.scenario else ""),
             task_names=manifest.tasks,
             conditions={**manifest.settings, **{f"network {key}": value for key, value in manifest.network.items()}},
@@ -151,6 +152,7 @@ def _parse_manifest(value: dict[str, Any]) -> Manifest:
     if not 0 <= steps_done <= len(curriculum):
         raise ValueError(f"expected steps_done from 0 to {len(curriculum)}, got {steps_done}")
     known |= {"tasks": tasks, "curriculum": curriculum, "steps_done": steps_done}
+    known["test_examples"] = check_test_examples(known.get("test_examples", ()), len(tasks))
     known |= {name: _parse_checkpoints(known.get(name, {})) for name in ("checkpoints", "decisions")}
     return Manifest(**known)
 
@@ -273,6 +275,8 @@ class Measurements:
     initial: FloatArray | None = None
     cost: Cost | None = None
     lifetime_bits: float | None = None
+    test_examples: tuple[int, ...] = ()
+    """Number of test examples of each task; empty if unknown."""
     benchmark: str = ""
     task_names: tuple[str, ...] = ()
     complete: bool = True
@@ -283,6 +287,13 @@ class Measurements:
     """Settings and network, which must be equal in runs that are averaged."""
     evaluations: Evaluations | None = None
     """All evaluations, if there is more than one per step."""
+
+
+def check_test_examples(counts: Sequence[int], tasks: int) -> tuple[int, ...]:
+    """Return the numbers of test examples, one per task; empty if unknown."""
+    if len(counts) not in (0, tasks) or not all(isinstance(count, int) and count >= 1 for count in counts):
+        raise InputError(f"test_examples: expected {tasks} positive integers, one per task, got {list(counts)}.")
+    return tuple(counts)
 
 
 def check_record_curriculum(curriculum: Sequence[int] | None, tasks: int) -> tuple[int, ...]:

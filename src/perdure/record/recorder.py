@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.base.errors import InputError
 from perdure.base.files import read_csv_file, write_csv_file, write_json
 from perdure.record import schema
-from perdure.record.reader import Cost, Record, check_record_curriculum, read_record_evaluations
+from perdure.record.reader import Cost, Record, check_record_curriculum, check_test_examples, read_record_evaluations
 from perdure.record.schema import Checkpoint, Manifest
 from perdure.record.tensors import cpu_tensors, save_tensors
 
@@ -31,7 +31,8 @@ class Recorder:
             recorder.after_task(net, accuracy=[evaluate(net, other) for other in range(5)])
 
     ``tasks``: the number of tasks, or their names. ``curriculum``: the task (0-based) of each step, by default each task
-    once. ``lifetime_bits``: storage of all training data, needed for SSS. ``trains_all`` marks a reference that learns all
+    once. ``lifetime_bits``: storage of all training data, needed for SSS. ``test_examples``: number of test examples of each
+    task, from which a CLAMP fit derives the noise of the accuracies. ``trains_all`` marks a reference that learns all
     tasks in a single step. ``decides_by`` names a decision rule other than the argmax of the logits; its tensors are then
     passed to ``after_task``.
 
@@ -55,6 +56,7 @@ class Recorder:
         network: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
         lifetime_bits: int | None = None,
+        test_examples: Sequence[int] | None = None,
         hardware: Mapping[str, Any] | None = None,
         resume: bool = False,
     ) -> None:
@@ -75,6 +77,7 @@ class Recorder:
             network=_plain(network, "network"),
             provenance=_plain(provenance, "provenance"),
             lifetime_bits=lifetime_bits,
+            test_examples=check_test_examples(test_examples or (), len(names)),
             software=schema.manifest_software(),
             hardware={**schema.manifest_hardware(), **_plain(hardware, "hardware")},
         )

@@ -47,6 +47,7 @@ class Manifest:
     network: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     lifetime_bits: int | None = None
+    test_examples: tuple[int, ...] = ()
     steps_done: int = 0
     checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
     decisions: dict[int, Checkpoint] = field(default_factory=dict)

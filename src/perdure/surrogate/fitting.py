@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError, error_suggestion
-from perdure.surrogate.diagnostics.competing import COMPETING, competing_points
+from perdure.surrogate.diagnostics.competing import COMPETING, competing_points, shifted_gains
 from perdure.surrogate.diagnostics.held_out import held_out, held_out_strength
 from perdure.surrogate.diagnostics.identifiability import information
 from perdure.surrogate.diagnostics.intervals import (
@@ -103,6 +103,7 @@ def fit(
     if explanations and estimator != "adam":
         competing, excess = competing_points(coordinates, prior, noise, variance, limit, point[None], rng)
         different = _distinct(coordinates, competing, excess)
+        competing = np.concatenate([competing, shifted_gains(coordinates, noise, point, details)])
     forecasts = tuple(held_out(problem, estimator=estimator, seed=seed)) if forecast else ()
     properties = {name: values[0] for name, values in interval_property_arrays(coordinates, point[None]).items()}
     errors = fisher_interval_errors(coordinates, point, details)

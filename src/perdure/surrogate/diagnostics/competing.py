@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perdure.surrogate.estimation.prior import Prior
     from perdure.surrogate.estimation.solver import Objective
     from perdure.surrogate.problem import Array
+    from perdure.surrogate.result import Information
 
 RETENTIONS = (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
 """Values at which each retention is fixed in turn; every second one for many tasks."""
@@ -34,6 +35,8 @@ _FIXING = 1e4  # precision that fixes a retention, in units of the noise varianc
 _ROUND = 8
 _MOST_ROUNDS = 6
 _ITERATIONS = 60
+_CHUNK = 16
+_SHIFT = 0.51  # just above the half of the diagonal that a supported gain may be uncertain by
 
 
 def competing_points(
@@ -72,6 +75,31 @@ def competing_points(
     order = np.argsort(excess, kind="stable")
     order = order[excess[order] <= limit]
     return points[order], excess[order]
+
+
+def shifted_gains(coordinates: Coordinates, noise: Noise, point: Array, details: Information) -> Array:
+    """Return ``point`` with one gain increased or decreased by half its column's diagonal, where the data do not exclude it.
+
+    Performance saturates, so curves near their limit determine a gain from below but not from above. The Fisher information
+    describes the loss only near the optimum and misses this.
+    """
+    if not np.isfinite(details.noise):
+        return np.empty((0, coordinates.size))
+    targets, weights = np.nan_to_num(coordinates.problem.targets), noise.weights
+    limit = (details.noise * details.multiplier) ** 2
+    half = _SHIFT * np.abs(np.diagonal(coordinates.full_gain(point[None])[0]))
+    shifts = np.tile(np.nan_to_num(half), len(coordinates.rows))
+    columns = np.arange(coordinates.size)[coordinates.gains][shifts > 0]
+    best = (_residuals(coordinates, point[None], targets, weights) ** 2).sum()
+    accepted = []
+    for begin in range(0, len(columns), _CHUNK):
+        members = columns[begin : begin + _CHUNK]
+        for direction in (-1, 1):
+            shifted = np.repeat(point[None], len(members), axis=0)
+            shifted[np.arange(len(members)), members] += direction * shifts[members]
+            losses = (_residuals(coordinates, shifted, targets, weights) ** 2).sum(axis=1)
+            accepted.append(shifted[losses <= best + limit])
+    return np.concatenate(accepted) if accepted else np.empty((0, coordinates.size))
 
 
 def _scan(coordinates: Coordinates, objective: Objective, variance: float, limit: float, points: Array) -> Array:
@@ -144,11 +172,15 @@ def _best_of(coordinates: Coordinates, objective: Objective, starts: list[Array]
 
 def _loss(coordinates: Coordinates, objective: Objective, points: Array) -> Array:
     parts = []
-    for begin in range(0, len(points), 16):
-        members = points[begin : begin + 16]
-        residual = objective.weights * (coordinates.performance(members) - objective.targets)
+    for begin in range(0, len(points), _CHUNK):
+        members = points[begin : begin + _CHUNK]
+        residual = _residuals(coordinates, members, objective.targets, objective.weights)
         parts.append((residual**2).sum(axis=1) + objective.penalty(members)[0])
     return np.concatenate(parts)
+
+
+def _residuals(coordinates: Coordinates, points: Array, targets: Array, weights: Array) -> Array:
+    return np.asarray(weights * (coordinates.performance(points) - targets))
 
 
 def _distance(coordinates: Coordinates, points: Array, known: Array) -> Array:

@@ -1,10 +1,6 @@
-"""Problems for the CLAMP tests: Appendix B of the paper, and the published curves."""
+"""Synthetic problems for the CLAMP tests, as in Appendix B of the paper."""
 
-import importlib.util
-import sys
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
@@ -38,15 +34,3 @@ def appendix_b(seed: int, noise: float = 0.0) -> Scenario:
     noisy = np.clip(curves + rng.normal(0, noise, curves.shape), -1, 1)
     mean = gamma.mean()
     return Scenario(curriculum, noisy, transfer * mean / difficulty, gamma / mean, retention, translation / mean)
-
-
-def published() -> ModuleType:
-    """Return the module benchmarks/clamp_data.py, which reads the authors' files."""
-    path = Path(__file__).parents[2] / "benchmarks" / "clamp_data.py"
-    spec = importlib.util.spec_from_file_location("clamp_data", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["clamp_data"] = module
-    spec.loader.exec_module(module)
-    return module

@@ -16,8 +16,8 @@ from perdure import Record, Recorder
 from perdure.base.errors import InputError
 from perdure.base.files import write_atomically
 from perdure.record import find_records
+from perdure.record.reader import load_tensors, save_tensors
 from perdure.record.state import load_state, save_state
-from perdure.record.tensors import load_tensors, save_tensors
 
 NET = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 

@@ -79,3 +79,45 @@ def test_a_curriculum_for_records_is_an_error(command, tmp_path):
     failed = command(tmp_path, "--curriculum", "1,2")
     assert failed.exit_code != 0
     assert "have their own curriculum" in " ".join(failed.output.split())
+
+
+LONG = "algorithm,step,trained,evaluated,performance\n"
+ONE_TASK = LONG + "a,0,,1,0\na,1,1,1,.5\na,2,1,1,.7\na,3,1,1,.8\n"
+ONE_STEP = LONG + "a,0,,1,0\na,0,,2,0\na,1,1,1,.5\na,1,1,2,.1\n"
+BELOW_CHANCE = LONG + "a,0,,1,.5\na,0,,2,.5\na,1,1,1,.9\na,1,1,2,.2\na,2,2,1,.1\na,2,2,2,.95\n"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("table", "options"),
+    [(ONE_TASK, ()), (ONE_STEP, ()), (BELOW_CHANCE, ("--chance", ".5", "--examples", "90"))],
+    ids=["one task", "one step", "below chance"],
+)
+def test_too_little_data_give_an_answer_that_says_what_is_undetermined(perdure, tmp_path, table, options):
+    (tmp_path / "curves.csv").write_text(table)
+    output = perdure("fit", "curves.csv", "--starts", "4", *options).stdout
+    text = " ".join(output.split())
+    assert "a: retention undecided (between 0.00 and 1.00)." in text
+    assert "Warning: Retention is not determined by the data alone: a." in text
+    assert "(1.00 to 1.00)" not in text
+
+
+def test_an_infinite_value_is_named(perdure, tmp_path):
+    (tmp_path / "curves.csv").write_text(ONE_TASK.replace(".7", "inf"))
+    failed = perdure("fit", "curves.csv", code=2)
+    assert "curves.csv, row 4, column performance: expected a number, got 'inf'." in failed.stderr
+
+
+def test_rounded_values_say_nothing_about_the_number_of_test_examples(perdure, tmp_path):
+    (tmp_path / "curves.csv").write_text(ONE_STEP)
+    assert "Test examples per task: unknown." in " ".join(perdure("fit", "curves.csv", "--starts", "4").stdout.split())
+
+
+def test_long_names_are_broken_after_separators_and_markup_is_not_interpreted(perdure, tmp_path):
+    name = "Naive_Rehearsal_1100[/bold]"
+    (tmp_path / "curves.csv").write_text(BELOW_CHANCE.replace("\na,", f"\n{name},"))
+    lines = perdure("fit", "curves.csv", "--chance", ".5", "--starts", "4").stdout.splitlines()
+    first = next(line for line in lines if "Naive_" in line)
+    assert first.split("│")[1].strip() == "Naive_"
+    assert lines[lines.index(first) + 1].split("│")[1].strip() == "Rehearsal_"
+    assert lines[lines.index(first) + 2].split("│")[1].strip() == "1100[/bold]"

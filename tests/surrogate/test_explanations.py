@@ -206,3 +206,30 @@ def test_predictions_cover_all_explanations(undecided):
         )
         assert (prediction.low <= curves + 1e-9).all()
         assert (curves <= prediction.high + 1e-9).all()
+
+
+def test_the_advantage_of_a_best_order_covers_all_explanations(undecided):
+    best = surrogate.best_order(undecided, range(5))
+    finals = []
+    for explanation in undecided.explanations:
+        gain = undecided.coordinates.full_gain(explanation.point[None])[0]
+        properties = (explanation.efficiency, explanation.retention, explanation.translation)
+        curves = [surrogate.simulate(order, gain, np.ones(5), *properties) for order in (best.order, range(5))]
+        finals.append(curves[0][:, :, -1].mean() - curves[1][:, :, -1].mean())
+    assert best.gain_low <= min(finals) + 1e-9
+    assert best.gain_high >= max(finals) - 1e-9
+    assert best.explanations == len(undecided.explanations) > 1
+    assert best.agreeing == sum(value > 0 for value in finals)
+
+
+def test_ranks_cover_all_explanations(undecided):
+    order = [0, 1, 2, 3, 4]
+    curves = np.concatenate([split_digits(), split_digits()[:1] * 0.9])
+    fit = surrogate.fit(curves, order, starts=8, examples=90, algorithms=["naive", "rehearsal", "half"], forecast=False)
+    ranks = surrogate.compare_ranks({"one": fit, "two": fit}, "retention")
+    for explanation in fit.explanations:
+        position = 1 + (explanation.retention > explanation.retention[0]).sum()
+        assert ranks.rank_low[0, 0] <= position + 1
+        assert ranks.rank_high[0, 0] >= position
+    assert -1 <= ranks.agreement_low <= ranks.agreement <= ranks.agreement_high <= 1 + 1e-12
+    assert undecided.explanations

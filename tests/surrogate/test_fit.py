@@ -7,8 +7,9 @@ import pytest
 
 from perdure import surrogate
 from perdure.base.errors import InputError
+from perdure.reproduce.clamp import curves as published_curves
 from perdure.surrogate.estimation.coordinates import Coordinates
-from tests.helpers.clamp_problems import appendix_b, published
+from tests.helpers.clamp_problems import appendix_b
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -28,9 +29,9 @@ def test_the_exact_fit_recovers_the_identifiable_parameters_of_appendix_b(seed):
     ("name", "best", "authors"),
     [("mnist", 0.0170, 0.01895), ("cifar100", 0.00135, 0.00246), ("atari", 0.0053, 0.00655)],
 )
-def test_golden_losses_of_the_published_curves(shared_data, name, best, authors):
+def test_golden_losses_of_the_published_curves(name, best, authors):
     """Mean squared error over all cells including t = 0, of a better optimum and of the authors' Adam."""
-    data = getattr(published(), name)(shared_data / "clamp")
+    data = getattr(published_curves, name)()
     exact = surrogate.fit(data.values, data.curriculum, "least-squares", starts=16, forecast=False, explanations=False)
     assert exact.loss <= best + 5e-5
     weak = surrogate.fit(data.values, data.curriculum, starts=8, forecast=False, explanations=False)

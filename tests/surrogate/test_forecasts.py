@@ -8,8 +8,9 @@ import pytest
 
 from perdure import surrogate
 from perdure.base.errors import InputError
+from perdure.reproduce.clamp import curves as published_curves
 from perdure.surrogate.diagnostics.held_out import trivial_forecasts
-from tests.helpers.clamp_problems import appendix_b, published
+from tests.helpers.clamp_problems import appendix_b
 
 TRANSFER = np.array([[1.0, 0.3, -0.2], [-0.4, 1.0, 0.1], [0.2, -0.3, 1.0]])
 TASKS = (TRANSFER, [0.5, 0.4, 0.6])
@@ -23,8 +24,8 @@ def fitted(noise=0.01, **options):
     return surrogate.fit(noisy, curriculum, **({"starts": 8, "forecast": False} | options))
 
 
-def test_forecasts_of_the_atari_curves_are_no_worse_than_the_better_trivial_predictor(shared_data):
-    data = published().atari(shared_data / "clamp")
+def test_forecasts_of_the_atari_curves_are_no_worse_than_the_better_trivial_predictor():
+    data = published_curves.atari()
     problem = surrogate.make_problem(data.values, data.curriculum)
     rows = surrogate.held_out(problem, [7, 8, 9, 10, 11])
     assert [row.cells for row in rows] == [150, 120, 90, 60, 30]

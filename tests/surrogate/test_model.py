@@ -1,7 +1,5 @@
 """The CLAMP model: its equations, its derivatives, its gauge, and the authors' published seed-0 result."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 from perdure import surrogate
 from perdure.base.errors import InputError
+from perdure.reproduce.clamp.curves import appendix_b
 from perdure.surrogate.estimation.adam import (
     PaperParameters,
     adam_loss_and_gradient,
@@ -76,15 +75,15 @@ def test_curves_do_not_change_along_the_gauge(scenario, scale, seed):
     np.testing.assert_allclose(moved, surrogate.simulate(*scenario), atol=1e-10)
 
 
-def test_the_published_curves_of_appendix_b(shared_data):
-    published = json.loads((shared_data / "clamp" / "appendix-b-seed0.json").read_text())
+def test_the_published_curves_of_appendix_b():
+    published = appendix_b()
     curves = surrogate.simulate(published["curriculum"], *(published["truth"][name] for name in NAMES))
     np.testing.assert_allclose(curves, published["curves"], atol=1e-6)
 
 
-def test_the_authors_adam_reproduces_their_published_result(shared_data):
-    """Table 2 and the loss of appendix-b-seed0.json: the loss before the 1000th step, the errors after it."""
-    published = json.loads((shared_data / "clamp" / "appendix-b-seed0.json").read_text())
+def test_the_authors_adam_reproduces_their_published_result():
+    """Table 2 and the loss of the authors: the loss before the 1000th step, the errors after it."""
+    published = appendix_b()
     problem = make_problem(published["curves"], published["curriculum"])
     start = PaperParameters(*(np.array(published["start"][name])[None] for name in NAMES))
     _, loss = projected_adam(problem, start, steps=999)

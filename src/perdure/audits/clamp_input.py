@@ -138,7 +138,8 @@ def example_counts(values: Sequence[FloatArray], *, exact: bool = False) -> Floa
         cells = np.unique(cells[np.isfinite(cells)])
         if ((cells < 0) | (cells > 1)).any():
             return None
-        if not exact and np.allclose(cells * 1e4, np.round(cells * 1e4), atol=1e-6, rtol=0) and len(cells) > 2:
+        is_rounded = np.allclose(cells * 1e4, np.round(cells * 1e4), atol=1e-6, rtol=0)
+        if not exact and is_rounded and ((cells > 0) & (cells < 1)).any():
             return None
         fractions = [Fraction(float(cell)).limit_denominator(_MOST_EXAMPLES) for cell in cells]
         count = lcm(*(fraction.denominator for fraction in fractions))

@@ -19,6 +19,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 from perdure.base.errors import InputError
 
 LOCK = ".lock"
+_LONGEST_QUOTE = 80  # characters of a wrong cell that an error message shows
 
 _DECIMAL_COMMA = re.compile(r"^(-?\d*),(\d+)$")
 
@@ -129,16 +130,19 @@ def parse_csv_number(path: Path, row: int, column: str, cell: str, *, empty: flo
     if cell == "" and empty is not None:
         return empty
     try:
-        return float(cell)
+        value = float(cell)
     except ValueError:
-        content = repr(cell) if cell else "an empty cell"
-        raise InputError(f"{path}, row {row}, column {column}: expected a number, got {content}.") from None
+        value = math.inf
+    if math.isinf(value):
+        content = repr(cell[:_LONGEST_QUOTE]) if cell else "an empty cell"
+        raise InputError(f"{path}, row {row}, column {column}: expected a number, got {content}.")
+    return value
 
 
 def parse_csv_index(path: Path, row: int, column: str, cell: str, lowest: int = 1) -> int:
     """Return the integer in a cell; it must be at least ``lowest``."""
     value = parse_csv_number(path, row, column, cell)
-    if value != int(value) or value < lowest:
+    if math.isnan(value) or value != int(value) or value < lowest:
         raise InputError(f"{path}, row {row}, column {column}: expected an integer of at least {lowest}, got {cell!r}.")
     return int(value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ def reproduce(
     target: Annotated[
         str,
         typer.Argument(
-            help="One of classic-learners, memory-learners, shapc, retraining; an experiment of the bias paper "
+            help="One of classic-learners, memory-learners, shapc, clamp, retraining; an experiment of the bias paper "
             "(bias-agreement, -boxes, -deepshap, -gaussian, -human, -instability, -irrelevant-region, -masking, -perspectives, "
             "-planted-pattern, -removal, -table, -variance), or bias-all."
         ),
@@ -28,7 +29,7 @@ def reproduce(
         typer.Option(
             help="Run only one study: split-mnist, cifar10-small, cifar10-small-seen or cifar10-small-task of "
             "classic-learners, "
-            "memory-small-conv or memory-resnet18 of memory-learners and shapc, "
+            "memory-small-conv or memory-resnet18 of memory-learners and shapc, published or split-mnist of clamp, "
             "lenet, lenet-slow, lenet-sweep or resnet18 of retraining (the page keeps its other parts)."
         ),
     ] = None,
@@ -37,7 +38,8 @@ def reproduce(
     """Recompute published tables and write them next to the published numbers.
 
     classic-learners tunes and trains the twelve classic learners; memory-learners does so for the nine methods of the SHAPC
-    paper's Table 1, and shapc computes their SHAPC; retraining computes MeGe and ReCo; bias-... runs the experiments of the
+    paper's Table 1, and shapc computes their SHAPC; clamp fits the curves published by the CLAMP paper's authors and trains
+    its experiment on Split MNIST again; retraining computes MeGe and ReCo; bias-... runs the experiments of the
     attribution-bias paper. Run the same command again to resume: finished runs, trials and examples are reused.
     """
     import torch
@@ -49,12 +51,15 @@ def reproduce(
     if target == "retraining":
         _retraining(data_dir, out, page or Path("docs/results/retraining.md"), only, threads)
         return
+    if target == "clamp":
+        _clamp(data_dir, out, page or Path("docs/results/clamp.md"), only, threads)
+        return
     if target.startswith("bias"):
         _bias(target, data_dir, out / "bias", page or Path("docs/results/trust.md"), threads)
         return
     if target not in TARGETS:
         raise InputError(
-            f"target: unknown name {target!r}, {error_suggestion(target, [*TARGETS, 'retraining', 'bias-all'])}"
+            f"target: unknown name {target!r}, {error_suggestion(target, [*TARGETS, 'clamp', 'retraining', 'bias-all'])}"
         )
     chosen = TARGETS[target]
     if only is not None and only not in chosen.studies:
@@ -71,6 +76,28 @@ def reproduce(
             sections.append(chosen.table(study, audit, out))
     chosen.write_results(sections, page or chosen.page)
     typer.echo(page or chosen.page)
+
+
+def _clamp(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
+    """Compute the tables and figures of the CLAMP paper, or one part of them; other sections of the page are kept."""
+    import torch
+
+    from perdure.base.errors import InputError, error_suggestion
+    from perdure.cli.output.progress import spinner
+    from perdure.cli.output.run_progress import RunProgress
+    from perdure.reproduce.clamp.page import PARTS, write_clamp_page
+
+    if only is not None and only not in PARTS:
+        raise InputError(f"--only: unknown part {only!r}, {error_suggestion(only, list(PARTS))}")
+    torch.set_num_threads(threads)
+    console = Console(stderr=True)
+    for part in PARTS:
+        if only in (None, part):
+            with spinner("fitting the published curves", console) if part == "published" else nullcontext():
+                write_clamp_page(
+                    part, data_dir, out, page, lambda label: RunProgress(label, console, prints_tasks=False)
+                )
+    typer.echo(page)
 
 
 def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:

@@ -1,7 +1,8 @@
-"""Reading of records, and the numbers of a run. Nothing is unpickled; errors name the file, row and column."""
+"""Reading of records and their checkpoints, and the numbers of a run. Nothing is unpickled; errors name the file and cell."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from perdure.base.errors import InputError
-from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file, read_versioned_file
+from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file, read_versioned_file, write_atomically
 from perdure.record.schema import (
     ACCURACY,
     ACCURACY_COLUMNS,
@@ -24,7 +26,9 @@ from perdure.record.schema import (
     Checkpoint,
     Manifest,
 )
-from perdure.record.tensors import load_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -306,3 +310,45 @@ def check_record_curriculum(curriculum: Sequence[int] | None, tasks: int) -> tup
                 f"curriculum, step {step}: expected a task from 1 to {tasks}, got {int(task) + 1} (in Python: {int(task)})."
             )
     return tuple(int(task) for task in curriculum)
+
+
+def cpu_tensors(network: nn.Module | Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors of a network or a state_dict as contiguous copies on the CPU."""
+    state = network if isinstance(network, Mapping) else network.state_dict()
+    for name, value in state.items():
+        if not hasattr(value, "detach"):
+            raise InputError(
+                f"checkpoint: expected a tensor for {name!r}, got {type(value).__name__}. Pass a network or its state_dict."
+            )
+    return {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write tensors atomically and return the SHA-256 of the file."""
+    from safetensors.torch import save  # noqa: PLC0415  (it imports torch)
+
+    content = save(dict(tensors))
+    write_atomically(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def load_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
+    """Return the tensors in a safetensors file; a truncated, altered or pickled file raises `InputError`."""
+    from safetensors.torch import load  # noqa: PLC0415  (it imports torch)
+
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such checkpoint.") from None
+    # A safetensors file begins with a length of eight bytes, which can equal the first bytes of a pickle.
+    if content[8:9] != b"{" and (content[:2] == b"PK" or content[:1] == b"\x80"):
+        raise InputError(
+            f"{path}: expected a safetensors file, got a torch or pickle file, which perdure does not load. Load it with "
+            "torch.load(..., weights_only=True) and save it with safetensors.torch.save_file."
+        )
+    if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+        raise InputError(f"{path}: the checkpoint is truncated or altered (its SHA-256 differs from the record's).")
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise InputError(f"{path}: the checkpoint is truncated or not in safetensors format ({error}).") from None

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 from perdure.base.errors import InputError
 from perdure.base.files import read_csv_file, write_csv_file, write_json
 from perdure.record import schema
-from perdure.record.reader import Cost, Record, check_record_curriculum, check_test_examples, read_record_evaluations
+from perdure.record.reader import (
+    Cost,
+    Record,
+    check_record_curriculum,
+    check_test_examples,
+    cpu_tensors,
+    read_record_evaluations,
+    save_tensors,
+)
 from perdure.record.schema import Checkpoint, Manifest
-from perdure.record.tensors import cpu_tensors, save_tensors
 
 if TYPE_CHECKING:
     from torch import nn

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from perdure.base.errors import InputError
 from perdure.base.files import read_json, write_json
-from perdure.record.tensors import load_tensors, save_tensors
+from perdure.record.reader import load_tensors, save_tensors
 
 FOLDER = "cache"
 KEY = "key.json"

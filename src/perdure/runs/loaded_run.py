@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from perdure import learners, nets, tasks
 from perdure.base.errors import InputError
 from perdure.record import Record
+from perdure.record.reader import load_tensors
 from perdure.record.schema import MANIFEST
-from perdure.record.tensors import load_tensors
 from perdure.runs.cache import Cache, record_cache
 from perdure.runs.data import BenchmarkData, RunData, UserData
 from perdure.tasks import Benchmark

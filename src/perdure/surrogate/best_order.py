@@ -27,7 +27,8 @@ class BestOrder:
     """Order with the highest predicted final performance, averaged over the tasks and algorithms.
 
     ``gain`` is its predicted advantage over the order in which the tasks were passed, in [-2, 2], with a 95 % interval from
-    draws of the parameters. ``share`` is the share of draws in which the order is better than the one passed.
+    draws of the parameters, which covers all competing explanations. ``share`` is the share of draws in which the order is
+    better than the one passed, ``agreeing`` the number of explanations, out of ``explanations``, under which it is.
     ``exhaustive`` is whether all orders were tried.
     """
 
@@ -38,6 +39,8 @@ class BestOrder:
     gain_low: float
     gain_high: float
     share: float
+    agreeing: int
+    explanations: int
     exhaustive: bool
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,7 +67,11 @@ def best_order(fit: Fit, tasks: Sequence[int], *, count: int = 200, seed: int = 
             "best order: there are too few data to estimate the noise, so orders cannot be compared. Add steps or algorithms."
         )
     points = parameter_draws(fit, count, np.random.default_rng(seed))
-    gains = _final_performance(fit, points, best, initial) - _final_performance(fit, points, initial, initial)
+    competing = np.stack([fit.point, *(explanation.point for explanation in fit.explanations[1:])])
+    gains, explained = (
+        _final_performance(fit, batch, best, initial) - _final_performance(fit, batch, initial, initial)
+        for batch in (points, competing)
+    )
     performance, initial_performance = (
         float(_final_performance(fit, point, order, initial)[0]) for order in (best, initial)
     )
@@ -74,9 +81,11 @@ def best_order(fit: Fit, tasks: Sequence[int], *, count: int = 200, seed: int = 
         performance=performance,
         given_performance=initial_performance,
         gain=performance - initial_performance,
-        gain_low=float(min(low, performance - initial_performance)),
-        gain_high=float(max(high, performance - initial_performance)),
+        gain_low=float(min(low, explained.min())),
+        gain_high=float(max(high, explained.max())),
         share=float((gains > 0).mean()),
+        agreeing=int((explained > 0).sum()),
+        explanations=len(explained),
         exhaustive=exhaustive,
     )
 

@@ -82,9 +82,9 @@ def _separating_curriculum(fit: Fit) -> str:
 
 def _mean_transfer(transfer: Array) -> float:
     """Return the mean transfer to other tasks."""
-    return (
-        float(np.nanmean(np.where(np.eye(len(transfer), dtype=bool), np.nan, transfer))) if len(transfer) > 1 else 0.0
-    )
+    off_diagonal = transfer[~np.eye(len(transfer), dtype=bool)]
+    known = off_diagonal[np.isfinite(off_diagonal)]
+    return float(known.mean()) if len(known) else 0.0
 
 
 def _algorithm_sentence(fit: Fit, index: int) -> str:
@@ -97,6 +97,8 @@ def _algorithm_sentence(fit: Fit, index: int) -> str:
         if supported
         else f"retention undecided (between {low:.2f} and {high:.2f})"
     )
+    if len(fit.problem.algorithms) == 1:  # its efficiency is 1 by definition
+        return f"{fit.problem.algorithms[index]}: {retention}."
     ends = fit.intervals["efficiency"][index]
     efficiency = (
         f"gains {speed:.2f} times the average per visit ({ends[0]:.2f} to {ends[1]:.2f})"

@@ -28,8 +28,9 @@ WARNING = (
 class RankComparison:
     """Ranks of the common algorithms in each data set (1 = highest value) with intervals, and their agreement.
 
-    ``agreement`` is Spearman's correlation, in [-1, 1], averaged over pairs of data sets; its interval reflects the
-    uncertainty of the fits. ``p_value`` is the probability of at least this agreement if ranks were shuffled (one-sided).
+    ``agreement`` is Spearman's correlation, in [-1, 1], averaged over pairs of data sets. The intervals of ranks and agreement
+    reflect the uncertainty of the fits and cover their competing explanations. ``p_value`` is the probability of at least
+    this agreement if ranks were shuffled (one-sided).
     """
 
     property: str
@@ -72,16 +73,19 @@ def compare_ranks(
             f"({', '.join(shared) or 'none'})"
         )
     rng = np.random.default_rng(seed)
-    values, sampled = [], []
+    values, sampled, competing = [], [], []
     for fit in fits.values():
         indices = [fit.problem.algorithms.index(algorithm) for algorithm in shared]
         values.append(getattr(fit, name)[indices])
+        competing.append([getattr(explanation, name)[indices] for explanation in fit.explanations])
         sampled.append(interval_property_arrays(fit.coordinates, parameter_draws(fit, count, rng))[name][:, indices])
     table = np.stack(values)
     ranks = _ranks(table)
     sampled_ranks = np.stack([_ranks(array) for array in sampled], axis=1)
     agreement = _agreement(ranks)
     spread = np.array([_agreement(draw) for draw in sampled_ranks])
+    explained = _competing_ranks(ranks, competing)
+    agreements = [agreement, *(_agreement(other) for other in explained)]
     low, high = np.quantile(spread, [0.025, 0.975])
     shuffled = np.array([_agreement(np.stack([rng.permutation(row) for row in ranks])) for _ in range(count)])
     bottom, top = np.quantile(sampled_ranks, [0.025, 0.975], axis=0)
@@ -91,11 +95,11 @@ def compare_ranks(
         algorithms=tuple(shared),
         values=table,
         ranks=ranks,
-        rank_low=np.minimum(bottom, ranks),
-        rank_high=np.maximum(top, ranks),
+        rank_low=np.minimum(bottom, explained.min(axis=0)),
+        rank_high=np.maximum(top, explained.max(axis=0)),
         agreement=agreement,
-        agreement_low=float(min(low, agreement)),
-        agreement_high=float(max(high, agreement)),
+        agreement_low=float(min(low, *agreements)),
+        agreement_high=float(max(high, *agreements)),
         p_value=float((1 + (shuffled >= agreement - 1e-12).sum()) / (count + 1)),
     )
 
@@ -105,7 +109,20 @@ def _ranks(values: Array) -> Array:
     return np.asarray(stats.rankdata(-values, axis=-1))
 
 
+def _competing_ranks(ranks: Array, competing: Sequence[Sequence[Array]]) -> Array:
+    """Return the ranks, and those with one data set's best explanation replaced by each of its competing ones."""
+    tables = [ranks]
+    for index, explanations in enumerate(competing):
+        for values in explanations:
+            replaced = ranks.copy()
+            replaced[index] = _ranks(values)
+            tables.append(replaced)
+    return np.stack(tables)
+
+
 def _agreement(ranks: Array) -> float:
-    """Return the mean Spearman correlation over pairs of rows."""
-    correlations = np.atleast_2d(np.corrcoef(ranks))
-    return float(correlations[np.triu_indices(len(ranks), 1)].mean())
+    """Return the mean Spearman correlation over pairs of rows; 0 for a row in which all algorithms are tied."""
+    centered = ranks - ranks.mean(axis=1, keepdims=True)
+    lengths = np.linalg.norm(centered, axis=1, keepdims=True)
+    unit = centered / np.where(lengths > 0, lengths, 1)
+    return float((unit @ unit.T)[np.triu_indices(len(ranks), 1)].mean())

@@ -20,8 +20,8 @@ from perdure.audits.retraining.weight_noise import Noise, weight_noise_cascade, 
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files, write_atomically
 from perdure.learners import Training, protocol_for
+from perdure.record.reader import load_tensors
 from perdure.record.schema import NO_RUNS_MARKER
-from perdure.record.tensors import load_tensors
 from perdure.runs.cache import Cache, CacheEntry, cache_digest
 from perdure.runs.data import Rows
 from perdure.runs.loaded_run import run_predictions

@@ -202,7 +202,7 @@ class ShapcValues:
 
     def save_maps(self, tau: int, first: int, tensors: dict[str, Any]) -> None:
         """Store the maps of one unit of examples."""
-        from perdure.record.tensors import save_tensors  # noqa: PLC0415  (it needs torch)
+        from perdure.record.reader import save_tensors  # noqa: PLC0415  (it needs torch)
 
         save_tensors(self._maps_file(tau, first), tensors)
 

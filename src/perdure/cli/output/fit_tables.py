@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from perdure.cli.output.names import shown_name
 from perdure.surrogate import describe
 from perdure.surrogate.best_order import UNTESTED_NOTE
 from perdure.surrogate.rank_comparison import WARNING
@@ -23,7 +24,8 @@ ALGORITHM_PROPERTIES = ("efficiency", "retention", "translation")
 UNSUPPORTED_NOTE = "°: not supported (undecided by the data alone)."
 LABEL_WIDTH = 22
 CELL_WIDTH = 23
-"""Characters for the label of a row, and for an estimate with its interval."""
+NAME_WIDTH = 14
+"""Characters for the label of a row, for an estimate with its interval, and for the name of an algorithm."""
 
 
 def print_fit(fit: Fit, console: Console, details: bool = False) -> None:
@@ -52,7 +54,7 @@ def print_latent_properties(properties: LatentProperties, console: Console) -> N
             )
             for name in ALGORITHM_PROPERTIES
         ]
-        table.add_row(algorithm, *cells)
+        table.add_row(shown_name(algorithm, NAME_WIDTH), *cells)
     console.print(table)
     console.print(f"95 % intervals: {properties.interval_kind}. {UNSUPPORTED_NOTE}", highlight=False)
     for note in properties.notes:
@@ -67,9 +69,10 @@ def print_fit_extras(extras: dict[str, Any], console: Console) -> None:
         best = extras["best_order"]
         order = ", ".join(str(task + 1) for task in best.order)
         search = "all orders were tried" if best.exhaustive else "found by swapping tasks, possibly not the best"
+        explained = f", under {best.agreeing} of {best.explanations} explanations" if best.explanations > 1 else ""
         console.print(
             f"Best order: {order} (mean final performance {best.performance:.3f}, {best.gain:+.3f} over the given order, "
-            f"95 % [{best.gain_low:+.3f}, {best.gain_high:+.3f}], better in {best.share:.0%} of draws; "
+            f"95 % [{best.gain_low:+.3f}, {best.gain_high:+.3f}], better in {best.share:.0%} of draws{explained}; "
             f"{search}; {UNTESTED_NOTE})",
             highlight=False,
             markup=False,
@@ -101,13 +104,13 @@ def print_ranks(ranks: RankComparison, console: Console) -> None:
     table = Table(header_style="bold", title=f"rank by {ranks.property} (1 = highest)")
     table.add_column("algorithm")
     for name in ranks.data_sets:
-        table.add_column(name, justify="right")
+        table.add_column(shown_name(name), justify="right")
     for index, algorithm in enumerate(ranks.algorithms):
         cells = [
             f"{ranks.ranks[row, index]:g} [{ranks.rank_low[row, index]:.0f}, {ranks.rank_high[row, index]:.0f}]"
             for row in range(len(ranks.data_sets))
         ]
-        table.add_row(algorithm, *cells)
+        table.add_row(shown_name(algorithm, NAME_WIDTH), *cells)
     console.print(table)
     console.print(
         f"Spearman's correlation {ranks.agreement:.2f}, 95 % [{ranks.agreement_low:.2f}, {ranks.agreement_high:.2f}], "
@@ -124,7 +127,9 @@ def _algorithms(fit: Fit) -> Table:
     for name in ALGORITHM_PROPERTIES:
         table.add_column(name, justify="right", no_wrap=True)
     for index, algorithm in enumerate(fit.problem.algorithms):
-        table.add_row(algorithm, *(_estimate(fit, name, index) for name in ALGORITHM_PROPERTIES))
+        table.add_row(
+            shown_name(algorithm, NAME_WIDTH), *(_estimate(fit, name, index) for name in ALGORITHM_PROPERTIES)
+        )
     return table
 
 
@@ -135,7 +140,7 @@ def _paper_parameters(fit: Fit) -> Table:
         table.add_column(symbol, justify="right")
     for index, algorithm in enumerate(fit.problem.algorithms):
         values = (fit.paper.efficiency, fit.paper.retention, fit.paper.translation)
-        table.add_row(algorithm, *(f"{array[index]:.2f}" for array in values))
+        table.add_row(shown_name(algorithm), *(f"{array[index]:.2f}" for array in values))
     return table
 
 
@@ -150,9 +155,11 @@ def _tasks(fit: Fit, columns: range, details: bool) -> Table:
     table = Table(header_style="bold", title="transfer from row to column (own task = 1)")
     table.add_column("trained", overflow="fold")
     for column in columns:
-        table.add_column(tasks[column], justify="right", overflow="fold")
+        table.add_column(shown_name(tasks[column], CELL_WIDTH - 3), justify="right", overflow="fold")
     for row, name in enumerate(tasks):
-        table.add_row(name, *(_estimate(fit, "transfer", (row, column)) for column in columns))
+        table.add_row(
+            shown_name(name, LABEL_WIDTH - 4), *(_estimate(fit, "transfer", (row, column)) for column in columns)
+        )
     table.add_section()
     table.add_row("difficulty", *(_estimate(fit, "difficulty", column) for column in columns))
     if details:
@@ -166,14 +173,14 @@ def _print_prediction(prediction: Any, console: Console) -> None:
         table = Table(header_style="bold", title=f"predicted performance after {order}")
         table.add_column("algorithm")
         for column in columns:
-            table.add_column(prediction.tasks[column], justify="right")
+            table.add_column(shown_name(prediction.tasks[column], CELL_WIDTH - 3), justify="right")
         for index, algorithm in enumerate(prediction.algorithms):
             cells = []
             for column in columns:
                 ends = (prediction.curves, prediction.low, prediction.high)
                 value, low, high = (values[index, column, -1] for values in ends)
                 cells.append(f"{value:.2f} [{_number(low)}, {_number(high)}]")
-            table.add_row(algorithm, *cells)
+            table.add_row(shown_name(algorithm, NAME_WIDTH), *cells)
         console.print(table)
     if prediction.guessed:
         guessed = ", ".join(prediction.tasks[task] for task in prediction.guessed)

@@ -11,8 +11,8 @@ from perdure.figures.bias_experiments import agreement_points
 from perdure.metrics import Interval, SpearmanCorrelation, attribution_biases, interval, spearman_correlation
 from perdure.reproduce.bias.example_set import METHODS, SHORT, ExampleSet, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.trained_models import trained_lenet, trained_resnet20
+from perdure.reproduce.formatting import format_interval, format_markdown_table, format_paragraph
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from perdure.metrics import Bias, MapAgreement, attribution_biases, interval, ma
 from perdure.metrics.bias import SHARES
 from perdure.reproduce.bias.example_set import BACKGROUND, ExampleSet, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.tabular_model import load_tabular_model
 from perdure.reproduce.bias.trained_models import trained_lenet
+from perdure.reproduce.formatting import format_interval, format_markdown_table, format_paragraph
 
 PAPER = {
     "sampled Shapley values": (0.0102, 0.0030, 0.0024, 0.0018, 0.0015),

@@ -13,9 +13,9 @@ from perdure.figures.bias_experiments import bias_experiment_histograms
 from perdure.metrics import interval, sampling_distribution
 from perdure.reproduce.bias.example_set import ExampleSet, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.measures.regions import RegionDistributions, region_distributions
 from perdure.reproduce.bias.trained_models import trained_lenet, trained_resnet20
+from perdure.reproduce.formatting import format_interval, format_markdown_table, format_paragraph
 
 PAPER = {
     "Gradient x Input": ((-0.0129, 0.0086, 0.0004), (0.7243, 0.6894, 0.7719)),

@@ -12,8 +12,8 @@ from perdure.metrics import StabilityCurve, stability_curve
 from perdure.metrics.bias import SHARES
 from perdure.reproduce.bias.example_set import METHODS, SHORT, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import format_markdown_table, format_paragraph, geometric_mean_cell
 from perdure.reproduce.bias.trained_models import trained_lenet
+from perdure.reproduce.formatting import format_markdown_table, format_paragraph, geometric_mean_cell
 
 
 @dataclass(frozen=True)

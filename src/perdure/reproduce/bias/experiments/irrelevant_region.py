@@ -13,10 +13,10 @@ from perdure.learners import Training
 from perdure.metrics import interval
 from perdure.reproduce.bias.example_set import FloatArray, example_set_rows, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.measures.regions import region_agreement, relative_attribution
 from perdure.reproduce.bias.planted_data import Planted, plant_other_class
 from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load, trained_model_cifar10
+from perdure.reproduce.formatting import format_interval, format_markdown_table, format_paragraph
 
 PAPER = 1.0336
 TRAINING = Training(epochs=3, batch_size=64, lr=0.01, momentum=0.9, milestones=(2,), decay=0.2)

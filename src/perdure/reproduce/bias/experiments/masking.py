@@ -15,8 +15,8 @@ from perdure.figures.bias_experiments import drop_distributions
 from perdure.metrics import context_instability, interval
 from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.trained_models import trained_lenet
+from perdure.reproduce.formatting import format_interval, format_markdown_table, format_paragraph
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from perdure.learners import Training
 from perdure.metrics import Interval, interval
 from perdure.reproduce.bias.example_set import FloatArray, example_set_rows, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import format_interval, format_markdown_table, format_paragraph
 from perdure.reproduce.bias.measures.regions import share_inside
 from perdure.reproduce.bias.planted_data import plant_pattern
 from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load, trained_model_cifar10
+from perdure.reproduce.formatting import format_interval, format_markdown_table, format_paragraph
 
 PAPER = 0.898
 TRAINING = Training(epochs=1, batch_size=64, lr=0.01, momentum=0.9)

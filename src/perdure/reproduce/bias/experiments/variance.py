@@ -11,8 +11,8 @@ from perdure.figures.bias_experiments import Line, bias_experiment_lines
 from perdure.metrics import sampling_variance_ratio
 from perdure.reproduce.bias.example_set import SHORT, FloatArray, select_example_set
 from perdure.reproduce.bias.experiment import Experiment, Workspace
-from perdure.reproduce.bias.formatting import format_markdown_table, format_paragraph, geometric_mean_cell
 from perdure.reproduce.bias.trained_models import trained_lenet
+from perdure.reproduce.formatting import format_markdown_table, format_paragraph, geometric_mean_cell
 
 
 @dataclass(frozen=True)

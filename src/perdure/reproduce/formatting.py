@@ -1,4 +1,4 @@
-"""Markdown cells, tables and paragraphs of the page of the bias experiments."""
+"""Markdown cells, tables and paragraphs of the pages of results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def format_paragraph(*sentences: str) -> str:
     return " ".join(sentences)
 
 
-def format_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def format_markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines)

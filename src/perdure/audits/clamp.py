@@ -53,8 +53,8 @@ class LatentProperties:
     notes: tuple[str, ...]
 
 
-def clamp_properties(fit: Fit, benchmark: str = "") -> LatentProperties:
-    """Return the part of a fit that reports and figures show."""
+def clamp_properties(fit: Fit, benchmark: str = "", notes: Sequence[str] = ()) -> LatentProperties:
+    """Return the part of a fit that reports and figures show; ``notes`` are added to the description of the fit."""
     from perdure.surrogate import describe  # noqa: PLC0415  (loading scipy's solvers is slow)
 
     fitted = fit.curves if isinstance(fit.curves, tuple) else (fit.curves,)
@@ -70,7 +70,7 @@ def clamp_properties(fit: Fit, benchmark: str = "") -> LatentProperties:
         intervals={name: fit.intervals[name] for name in _ESTIMATES},
         supported={name: fit.diagnostics.supported[name] for name in _ESTIMATES},
         interval_kind=fit.interval_kind,
-        notes=tuple(describe(fit)),
+        notes=(*describe(fit), *notes),
     )
 
 
@@ -93,7 +93,7 @@ def fit_clamp(runs: Sequence[Measurements], starts: int = 64, seed: int = 0) -> 
             )
         data = clamp_input(parts, scenario=benchmark_scenario(benchmark), exact=bool(benchmark))
         fit = surrogate.fit(**data.arguments(), starts=starts, seed=seed)
-        fits.append(clamp_properties(fit, benchmark))
+        fits.append(clamp_properties(fit, benchmark, data.notes))
     return tuple(fits)
 
 

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from perdure.record.curves import Curves
 
 FloatArray = NDArray[np.float64]
+ASSUMED_EXAMPLES = 100
+"""Test examples per task if the number is unknown. A larger number would claim more than is known."""
+ASSUMED_NOTE = (
+    f"Warning: The number of test examples is unknown; {ASSUMED_EXAMPLES} per task are assumed. If there are more, pass it "
+    "(--examples) for narrower intervals."
+)
 _MOST_EXAMPLES = 20_000
 _ABOVE_ZERO = 0.05
 
@@ -31,6 +37,8 @@ class ClampInput:
     tasks: tuple[str, ...]
     chance: FloatArray
     examples: FloatArray | None
+    notes: tuple[str, ...] = ()
+    """Assumptions that the reader of the fit must know."""
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `perdure.surrogate.fit` by name."""
@@ -60,7 +68,7 @@ def clamp_input(
     ``scenario`` is class, task, domain or empty (unknown). The chance level is what a network without knowledge of a task
     scores: 0 if class-incremental, because classes that were forgotten or not yet seen are never predicted, otherwise 1 /
     classes of the task. The number of test examples is that of the records. If they have none and
-    the accuracies are ``exact`` (unrounded), it follows from the accuracies.
+    the accuracies are ``exact`` (unrounded), it follows from the accuracies; otherwise `ASSUMED_EXAMPLES` are assumed.
     """
     from perdure import surrogate  # noqa: PLC0415  (loading scipy's solvers is slow)
 
@@ -77,6 +85,13 @@ def clamp_input(
     if counts is None and is_accuracy:
         counts = _recorded_counts(parts)
         counts = example_counts(raw, exact=exact) if counts is None else counts
+    notes: tuple[str, ...] = ()
+    if (
+        counts is None
+        and is_accuracy
+        and all(((values >= 0) & (values <= 1) | np.isnan(values)).all() for values in raw)
+    ):
+        counts, notes = np.asarray(float(ASSUMED_EXAMPLES)), (ASSUMED_NOTE,)
     flat = [values.reshape(-1, *values.shape[2:]) for _, values in blocks]
     tasks = len(parts[0].tasks)
     level_list = None if levels is None else _per_task("chance", levels, tasks).tolist()
@@ -88,6 +103,7 @@ def clamp_input(
         tasks=parts[0].tasks,
         chance=np.zeros(tasks) if levels is None or not is_accuracy else _per_task("chance", levels, tasks),
         examples=None if counts is None else _per_task("examples", counts, tasks),
+        notes=notes,
     )
 
 

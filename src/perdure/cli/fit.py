@@ -17,6 +17,7 @@ from perdure.cli.output.progress import spinner
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perdure.audits.clamp_input import ClampInput
     from perdure.record.curves import Curves
     from perdure.surrogate import Fit
 
@@ -88,6 +89,7 @@ def fit(
     from perdure import surrogate
     from perdure.audits.clamp_input import common_scenario
     from perdure.cli.output.fit_tables import print_fit, print_fit_extras, print_ranks
+    from perdure.cli.output.names import shown_name
 
     order = parse_integers(curriculum, "--curriculum")
     rows = None if order is None else [task - 1 for task in order]
@@ -98,7 +100,8 @@ def fit(
     given = _Given(_levels(chance, "--chance"), _levels(examples, "--examples"), common_scenario(scenarios))
     console, errors = Console(), Console(stderr=True)
     with spinner(f"fitting from {starts} starting points", errors):
-        fits = [_fit(group, scale, given, references, settings) for group in groups]
+        inputs = [_input(group, scale, given, references) for group in groups]
+        fits = [surrogate.fit(**data.arguments(), **settings) for data in inputs]
     if bootstrap:
         with spinner(f"fitting {bootstrap} bootstrap replicates", errors):
             fits = [surrogate.bootstrap(result, bootstrap, seed) for result in fits]
@@ -108,12 +111,15 @@ def fit(
         }
         ranks = surrogate.compare_ranks(named, compare, seed=seed)
         if as_json:
-            fit_values = {name: fitted.to_dict() for name, fitted in named.items()}
+            fit_values = {
+                name: {**fitted.to_dict(), "notes": list(data.notes)}
+                for (name, fitted), data in zip(named.items(), inputs, strict=True)
+            }
             print_json({"fits": fit_values, "ranks": ranks.to_dict()})
             return
-        for name, fitted in named.items():
-            console.print(f"[bold]{name}[/bold]", highlight=False)
-            print_fit(fitted, console, details=details)
+        for (name, fitted), data in zip(named.items(), inputs, strict=True):
+            console.print(shown_name(name), style="bold", highlight=False)
+            print_fit(fitted, console, details=details, notes=data.notes)
         print_ranks(ranks, console)
         return
     (result,) = fits
@@ -122,9 +128,10 @@ def fit(
     if figure:
         _draw(result, extras, figure)
     if as_json:
-        print_json({**result.to_dict(), **{name: _plain(value) for name, value in extras.items()}})
+        plain = {name: _plain(value) for name, value in extras.items()}
+        print_json({**result.to_dict(), "notes": list(inputs[0].notes), **plain})
     else:
-        print_fit(result, console, details=details)
+        print_fit(result, console, details=details, notes=inputs[0].notes)
         print_fit_extras(extras, console)
 
 
@@ -159,8 +166,7 @@ def _scenarios(path: Path) -> list[str]:
     return [Record.open(record).manifest.scenario for record in _records(path)] or [""]
 
 
-def _fit(parts: list[Curves], scale: str, given: _Given, references: Path | None, settings: dict[str, Any]) -> Fit:
-    from perdure import surrogate
+def _input(parts: list[Curves], scale: str, given: _Given, references: Path | None) -> ClampInput:
     from perdure.audits.clamp_input import clamp_input
     from perdure.importers.l2logger import read_l2logger_single_task
 
@@ -178,7 +184,7 @@ def _fit(parts: list[Curves], scale: str, given: _Given, references: Path | None
         if missing:
             raise InputError(f"{references}: no single-task run of {missing[0]!r}; there are {', '.join(experts)}")
         singles = [experts[task] for task in tasks]
-    data = clamp_input(
+    return clamp_input(
         parts,
         scenario=given.scenario,
         chance=given.chance,
@@ -187,7 +193,6 @@ def _fit(parts: list[Curves], scale: str, given: _Given, references: Path | None
         references=singles,
         exact=bool(given.scenario),
     )
-    return surrogate.fit(**data.arguments(), **settings)
 
 
 def _extras(

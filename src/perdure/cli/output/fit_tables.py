@@ -28,7 +28,7 @@ NAME_WIDTH = 14
 """Characters for the label of a row, for an estimate with its interval, and for the name of an algorithm."""
 
 
-def print_fit(fit: Fit, console: Console, details: bool = False) -> None:
+def print_fit(fit: Fit, console: Console, details: bool = False, notes: Sequence[str] = ()) -> None:
     """Print properties with intervals, transfer, difficulty, and a summary; ``details`` adds the paper's parameters."""
     console.print(_algorithms(fit))
     if details:
@@ -36,7 +36,7 @@ def print_fit(fit: Fit, console: Console, details: bool = False) -> None:
     for columns in _column_groups(len(fit.problem.tasks), console):
         console.print(_tasks(fit, columns, details))
     console.print(f"95 % intervals: {fit.interval_kind}. {UNSUPPORTED_NOTE}", highlight=False)
-    for line in describe(fit, details):
+    for line in (*describe(fit, details), *notes):
         console.print(line, highlight=False, style="yellow" if line.startswith("Warning") else None, markup=False)
 
 

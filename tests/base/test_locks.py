@@ -1,5 +1,6 @@
 """One process at a time works in a folder."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import filelock
 import pytest
 
 from perdure.base.errors import InputError
-from perdure.base.files import lock_folder
+from perdure.base.files import lock_folder, write_atomically
 
 HOLD = """
 import sys, time
@@ -75,3 +76,47 @@ def test_a_read_only_folder_is_not_locked(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: True)
     with pytest.raises(InputError, match=r"cannot lock this folder \(Permission denied\)"), lock_folder(tmp_path):
         pass
+
+
+NO_LOCKS = """
+import errno, fcntl
+def flock(handle, operation):
+    raise OSError(errno.ENOLCK, "No locks available")
+fcntl.flock = flock
+"""
+
+
+def test_a_file_system_without_locks_uses_the_existence_of_the_file_and_takes_over_the_lock_of_a_dead_process(
+    tmp_path, monkeypatch
+):
+    """As on some network file systems."""
+
+    def no_locks(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    process = subprocess.Popen(
+        [sys.executable, "-c", NO_LOCKS + HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "locked\n"
+        message = rf"another process is using this folder \(process {process.pid}; if it has died on another machine"
+        with pytest.raises(InputError, match=message), lock_folder(tmp_path):
+            pass
+    finally:
+        process.kill()
+        process.wait()
+    assert (tmp_path / ".lock-holder").exists()
+    with lock_folder(tmp_path):
+        assert (tmp_path / ".lock-holder").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rename_is_synced_to_disk(tmp_path, monkeypatch):
+    """After a power failure, the folder must hold the new name; the file itself is synced before the rename."""
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_ino), fsync(handle))[1])
+    write_atomically(tmp_path / "file", b"content")
+    assert synced == [(tmp_path / "file").stat().st_ino, tmp_path.stat().st_ino]

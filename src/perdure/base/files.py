@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import math
@@ -14,11 +15,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import BaseFileLock, FileLock, Timeout
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from perdure.base.errors import InputError
 
 LOCK = ".lock"
+SOFT_LOCK = ".lock-holder"
+"""The lock on file systems without locks."""
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the file system has no locks
 _LONGEST_QUOTE = 80  # characters of a wrong cell that an error message shows
 
 _DECIMAL_COMMA = re.compile(r"^(-?\d*),(\d+)$")
@@ -39,6 +43,21 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to disk, so that a rename survives a power failure; without effect on Windows."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that cannot sync a folder
+            raise
+    finally:
+        os.close(handle)
 
 
 def remove_temp_files(folder: Path) -> None:
@@ -153,7 +172,9 @@ def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
     If the folder is locked already, raise `InputError` at once, or wait for the lock if ``wait`` is true. The lock is the
     file ``.lock`` in the folder. It is removed on release; if the process dies, the operating system releases the lock and
-    the file has no effect. A read-only folder is not locked, because nothing can be written to it.
+    the file has no effect. On a file system without locks (some network file systems), the existence of ``.lock-holder``
+    is the lock; the file names its process, and the lock of a process on this machine that has died is taken over. A read-only
+    folder is not locked, because nothing can be written to it.
     """
     lock = _acquire(folder, wait)
     try:
@@ -162,21 +183,38 @@ def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
         if lock is not None:
             # The file is removed before the release. A process that opened it earlier sees that it has no name left and
             # tries again (filelock 3.20.4 and later). Windows cannot remove an open file; there filelock removes it.
-            with suppress(OSError):
-                (folder / LOCK).unlink()
+            if not isinstance(lock, SoftFileLock):
+                with suppress(OSError):
+                    (folder / LOCK).unlink()
             lock.release()
 
 
 def _acquire(folder: Path, wait: bool) -> BaseFileLock | None:
-    lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
+    file, timeout = folder / LOCK, -1 if wait else 0
+    lock: BaseFileLock = FileLock(file, timeout=timeout)
     try:
-        lock.acquire()
+        try:
+            lock.acquire()
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            with suppress(OSError):
+                file.unlink()
+            lock = SoftFileLock(folder / SOFT_LOCK, timeout=timeout)
+            lock.acquire()
     except Timeout:
         raise InputError(
-            f"{folder}: another process is using this folder. Wait until it finishes, or choose another folder."
+            f"{folder}: another process is using this folder{_holder(lock)}. Wait until it finishes, or choose another folder."
         ) from None
     except OSError as error:
         if os.access(folder, os.W_OK):
             raise InputError(f"{folder}: cannot lock this folder ({error.strerror}).") from error
         return None
     return lock
+
+
+def _holder(lock: BaseFileLock) -> str:
+    """Return which process holds a lock that is a file; it may run on another machine, or have died there."""
+    if not isinstance(lock, SoftFileLock) or lock.pid is None:
+        return ""
+    return f" (process {lock.pid}; if it has died on another machine, delete {SOFT_LOCK} in the folder)"

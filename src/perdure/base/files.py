@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import io
 import json
 import math
@@ -19,6 +20,8 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from perdure.base.errors import InputError
 
+DIGESTS = "digests.json"
+"""SHA-256 of the files of a folder; see `write_with_digest`."""
 LOCK = ".lock"
 SOFT_LOCK = ".lock-holder"
 """The lock on file systems without locks."""
@@ -60,24 +63,98 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def write_with_digest(path: Path, content: bytes) -> str:
+    """Write a file atomically, with its SHA-256 in ``digests.json`` of the same folder; return the SHA-256.
+
+    Before the file is replaced, both the old and the new digest are listed, so that a crash at any point leaves a file that
+    `check_digest` accepts. One process at a time may write to the folder.
+    """
+    new = hashlib.sha256(content).hexdigest()
+    listed = _read_digests(path.parent)
+    old = [digest for digest in listed.get(path.name, []) if path.exists() and digest == _file_digest(path)]
+    _write_digests(path.parent, {**listed, path.name: [*old, new]})
+    write_atomically(path, content)
+    if old:
+        _write_digests(path.parent, {**listed, path.name: [new]})
+    return new
+
+
+def check_digest(path: Path) -> bool:
+    """Return whether a file has a digest; raise `InputError` if its content differs from the one that was written.
+
+    A file that is listed but missing also raises an error.
+    """
+    accepted = _read_digests(path.parent).get(path.name)
+    if accepted is None:
+        return False
+    try:
+        actual = _file_digest(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: the file is missing; it was part of this folder. Restore it from a backup.") from None
+    if actual not in accepted:
+        raise InputError(
+            f"{path}: the file was changed or damaged after it was written (its SHA-256 is not the one in {DIGESTS})."
+            " Restore it from a backup, or delete the folder and compute it again."
+        )
+    return True
+
+
+def remove_with_digest(path: Path) -> None:
+    """Remove a file and its digest."""
+    path.unlink(missing_ok=True)
+    listed = _read_digests(path.parent)
+    if listed.pop(path.name, None) is not None:
+        _write_digests(path.parent, listed)
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_digests(folder: Path) -> dict[str, list[str]]:
+    """Return the accepted digests of the files in a folder, by name; empty if there are none."""
+    file = folder / DIGESTS
+    if not file.exists():
+        return {}
+    value = read_json(file)
+    listed = value.get("files") if isinstance(value, dict) else None
+    if not isinstance(listed, dict) or value.get("sha256") != _digest_of_list(listed):
+        raise InputError(f"{file}: the list of digests is damaged. Restore it from a backup.")
+    return listed
+
+
+def _write_digests(folder: Path, listed: dict[str, list[str]]) -> None:
+    ordered = dict(sorted(listed.items()))
+    write_json(folder / DIGESTS, {"files": ordered, "sha256": _digest_of_list(ordered)})
+
+
+def _digest_of_list(listed: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
+
+
 def remove_temp_files(folder: Path) -> None:
     """Remove the temporary files that a killed process left in or below a folder. No other process may write to it."""
     for partial in folder.rglob(".*.tmp"):
         partial.unlink(missing_ok=True)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON with a fixed layout: equal values give equal bytes."""
-    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+def write_json(path: Path, value: Any, *, digest: bool = False) -> None:
+    """Write JSON with a fixed layout: equal values give equal bytes. ``digest``: see `write_with_digest`."""
+    write = write_with_digest if digest else write_atomically
+    write(path, (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
-def write_csv_file(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file. NaN and None become empty cells; floats keep all digits."""
+def write_csv_file(
+    path: Path, header: Sequence[str], rows: Iterable[Sequence[object]], *, digest: bool = False
+) -> None:
+    """Write a CSV file. NaN and None become empty cells; floats keep all digits. ``digest``: see `write_with_digest`."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows([_cell(value) for value in row] for row in rows)
-    write_atomically(path, text.getvalue().encode())
+    write = write_with_digest if digest else write_atomically
+    write(path, text.getvalue().encode())
 
 
 def _cell(value: object) -> str:

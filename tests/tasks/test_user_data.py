@@ -286,7 +286,7 @@ def test_the_adult_table_is_read_completely() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the table is empty"),
+        ("", "the file is empty"),
         ("a,class\n", "0 rows"),
         ("class\nx\n", "1 columns"),
         ("a,b,class\n1,2,x\n3,y\n", "line 3: expected 3 cells as in the first line, got 2"),
@@ -317,4 +317,4 @@ def test_cells_in_quotes_may_hold_commas_and_line_ends(tmp_path: Path) -> None:
 
 def test_a_table_that_is_not_text_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_bytes(b"\xff\xfe\x00\x01")
-    assert "not a readable text file" in error_for(tmp_path / "data.csv")
+    assert "expected a text file in UTF-8" in error_for(tmp_path / "data.csv")

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,7 +29,26 @@ SOFT_LOCK = ".lock-holder"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the file system has no locks
 _LONGEST_QUOTE = 80  # characters of a wrong cell that an error message shows
 
+# Limits of the files that are read. They are checked before memory is allocated; docs/security.md explains them.
+LARGEST_TEXT = 64 * 2**20
+"""Bytes of a CSV or JSON file."""
+MOST_CELLS = 5_000_000
+"""Cells of a CSV file, and of a table (steps x tasks) that the row and column numbers in a file ask for."""
+MOST_VALUES = 2_000_000
+"""Values in a JSON file."""
+DEEPEST_NESTING = 64
+"""Levels of lists and objects in a JSON file."""
+LONGEST_TEXT = 100_000
+"""Characters of a cell of a CSV file and of a string in a JSON file."""
+LONGEST_NAME = 1_000
+"""Characters of the name of a task, a learner, a benchmark or a setting."""
+LARGEST_INDEX = 2**53
+"""The largest integer in a CSV file: larger ones are not exact as floating-point numbers."""
+_INTEGERS = (-(2**63), 2**64 - 1)  # the smallest and the largest integer in a JSON file
+
 _DECIMAL_COMMA = re.compile(r"^(-?\d*),(\d+)$")
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[][{}]|-?(?:NaN|Infinity)', re.DOTALL)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -90,7 +110,9 @@ def check_digest(path: Path) -> bool:
     try:
         actual = _file_digest(path)
     except FileNotFoundError:
-        raise InputError(f"{path}: the file is missing; it was part of this folder. Restore it from a backup.") from None
+        raise InputError(
+            f"{path}: the file is missing; it was part of this folder. Restore it from a backup."
+        ) from None
     if actual not in accepted:
         raise InputError(
             f"{path}: the file was changed or damaged after it was written (its SHA-256 is not the one in {DIGESTS})."
@@ -99,12 +121,12 @@ def check_digest(path: Path) -> bool:
     return True
 
 
-def remove_with_digest(path: Path) -> None:
-    """Remove a file and its digest."""
-    path.unlink(missing_ok=True)
-    listed = _read_digests(path.parent)
-    if listed.pop(path.name, None) is not None:
-        _write_digests(path.parent, listed)
+def settle_digests(folder: Path) -> None:
+    """After a crash, keep only the digests of the files as they are, so that equal folders have equal digests."""
+    listed = _read_digests(folder)
+    present = {name: [digest for digest in listed[name] if digest == _file_digest(folder / name)] for name in listed}
+    if present != listed:
+        _write_digests(folder, present)
 
 
 def _file_digest(path: Path) -> str:
@@ -163,35 +185,122 @@ def _cell(value: object) -> str:
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a file; a missing, empty or binary file raises `InputError`."""
+def read_bytes(path: Path, largest: int) -> bytes:
+    """Return the content of a file of at most ``largest`` bytes."""
     if path.is_dir():
         raise InputError(f"{path}: expected a file, got a directory.")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(largest + 1) if size <= largest else b""
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the name
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: cannot read the file ({reason}).") from None
+    if max(size, len(content)) > largest:
+        raise InputError(f"{path}: expected at most {largest} bytes, got {max(size, len(content))}.")
+    return content
+
+
+def read_text(path: Path, largest: int = LARGEST_TEXT) -> str:
+    """Return the text of a file; a missing, empty, binary or overlong file raises `InputError`."""
+    try:
+        text = read_bytes(path, largest).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path}: expected a text file in UTF-8.") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the file ({error.strerror}).") from None
     if not text.strip():
         raise InputError(f"{path}: the file is empty.")
-    return text
+    if (position := text.find("\0")) >= 0:
+        raise InputError(f"{path}, line {_line_number(text, position)}: expected text, got a NUL character.")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _line_number(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
 
 
 def read_json(path: Path) -> Any:
-    """Return the value in a JSON file."""
+    """Return the value in a JSON file.
+
+    Stricter than Python's reader: NaN, Infinity, a key that occurs twice in one object, an integer of more than 64 bits, a
+    number beyond the range of a float and half of a surrogate pair raise `InputError`.
+    """
+    text = read_text(path)
+    _check_json(path, text)
+
+    def parse_integer(digits: str) -> int:
+        value = int(digits) if len(digits) <= 20 else _INTEGERS[1] + 1
+        if not _INTEGERS[0] <= value <= _INTEGERS[1]:
+            line = _line_number(text, max(text.find(digits), 0))
+            raise InputError(f"{path}, line {line}: expected integers of at most 64 bits, got {_quote(digits)}.")
+        return value
+
+    def parse_float(digits: str) -> float:
+        value = float(digits)
+        if math.isinf(value):
+            line = _line_number(text, max(text.find(digits), 0))
+            raise InputError(f"{path}, line {line}: expected a finite number, got {_quote(digits)}.")
+        return value
+
+    def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            repeated = next(key for key in counts if counts[key] > 1)
+            raise InputError(f"{path}: the key {_quote(repeated)} occurs twice in one object.")
+        return value
+
     try:
-        return json.loads(read_text(path))
+        return json.loads(text, parse_int=parse_integer, parse_float=parse_float, object_pairs_hook=make_object)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from None
+
+
+def _check_json(path: Path, text: str) -> None:
+    """Check the depth, the number of values and the strings of a JSON text before it is parsed."""
+    if (values := sum(map(text.count, "[{,"))) > MOST_VALUES:
+        raise InputError(f"{path}: expected at most {MOST_VALUES} values, got about {values}.")
+    depth = 0
+    has_surrogates = _SURROGATE.search(text) is not None
+    for match in _JSON_TOKEN.finditer(text):
+        part = match.group()
+        problem = ""
+        if part in "[{":
+            depth += 1
+            if depth > DEEPEST_NESTING:
+                problem = f"expected at most {DEEPEST_NESTING} levels of lists and objects"
+        elif part in "]}":
+            depth -= 1
+        elif part[0] != '"':
+            problem = f"{part} is not JSON; write null for a missing value"
+        elif len(part) > LONGEST_TEXT:
+            problem = f"expected strings of at most {LONGEST_TEXT} characters, got {len(part)}"
+        elif has_surrogates and _SURROGATE.search(part) and not _is_unicode(part):
+            problem = f"the string {_quote(part)} contains half of a surrogate pair"
+        if problem:
+            raise InputError(f"{path}, line {_line_number(text, match.start())}: {problem}.")
+
+
+def _is_unicode(token: str) -> bool:
+    """Return whether the string that a JSON token stands for can be encoded; True for an invalid token."""
+    with suppress(json.JSONDecodeError):
+        try:
+            json.loads(token).encode()
+        except UnicodeEncodeError:
+            return False
+    return True
+
+
+def _quote(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "...")
 
 
 def read_versioned_file(path: Path, kind: str, schema: int) -> dict[str, Any]:
     """Return the object in a JSON file of perdure; ``schema`` is the newest version that this perdure reads."""
     value = read_json(path)
-    if not isinstance(value, dict) or not isinstance(value.get("schema"), int):
+    number = value.get("schema") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise InputError(f"{path}: not a perdure {kind} (it has no schema number).")
     if value["schema"] > schema:
         raise InputError(
@@ -201,24 +310,63 @@ def read_versioned_file(path: Path, kind: str, schema: int) -> dict[str, Any]:
     return value
 
 
-def read_csv_file(path: Path) -> list[list[str]]:
-    """Return the cells of a CSV file without blank lines. All rows must have the same length.
+def read_csv_file(path: Path, delimiter: str | None = None) -> list[list[str]]:
+    """Return the cells of a CSV file without blank lines: at least one row, and all rows of the same length.
 
-    Cells are separated by commas, or by semicolons or tabs if the first line holds one. In the latter case a comma is a
-    decimal comma: ``0,9`` becomes ``0.9``.
+    Without a ``delimiter``, cells are separated by commas, or by semicolons or tabs if the first line holds one. In the latter
+    case a comma is a decimal comma: ``0,9`` becomes ``0.9``.
     """
     text = read_text(path)
     first_line = text.lstrip().split("\n", 1)[0]
-    delimiter = next((mark for mark in ";\t" if mark in first_line), ",")
-    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)]
-    if delimiter != ",":
+    mark = delimiter or next((mark for mark in ";\t" if mark in first_line), ",")
+    rows = [cells for _, cells in parse_csv_rows(path, text, mark)]
+    if delimiter is None and mark != ",":
         rows = [[_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows]
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(rows[0]):
-            raise InputError(
-                f"{path}, row {number}: expected {len(rows[0])} cells as in the first row, got {len(row)}."
-            )
     return rows
+
+
+def parse_csv_rows(
+    path: Path, text: str, delimiter: str, *, most_cells: int = MOST_CELLS, name: str = "row", **options: Any
+) -> list[tuple[int, list[str]]]:
+    """Return number and cells of the rows that are not blank; all rows must have the same length.
+
+    A row is numbered by its position among these rows, or by its line in the file if ``name`` is ``line``.
+    """
+    reader = csv.reader(_lines(text), delimiter=delimiter, **options)
+    rows: list[tuple[int, list[str]]] = []
+    most_rows = most_cells
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if not any(row if name == "row" else cells):
+                continue
+            number = reader.line_num if name == "line" else len(rows) + 1
+            where = f"{path}, {name} {number}"
+            if not rows:
+                most_rows = most_cells // len(cells)
+            elif len(cells) != len(rows[0][1]):
+                raise InputError(f"{where}: expected {len(rows[0][1])} cells as in the first {name}, got {len(cells)}.")
+            if len(rows) >= most_rows:
+                raise InputError(f"{where}: expected at most {most_cells} cells in a file.")
+            if sum(map(len, cells)) > LONGEST_TEXT and max(map(len, cells)) > LONGEST_TEXT:
+                raise InputError(
+                    f"{where}: expected at most {LONGEST_TEXT} characters in a cell, got {max(map(len, cells))}."
+                )
+            rows.append((number, cells))
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: not a table ({error}).") from None
+    if not rows:
+        raise InputError(f"{path}: the table is empty.")
+    return rows
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines with their ends. (`io.StringIO` needs four bytes for each character.)"""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield text[start:end]
+        start = end
 
 
 def parse_csv_number(path: Path, row: int, column: str, cell: str, *, empty: float | None = None) -> float:
@@ -235,11 +383,17 @@ def parse_csv_number(path: Path, row: int, column: str, cell: str, *, empty: flo
     return value
 
 
-def parse_csv_index(path: Path, row: int, column: str, cell: str, lowest: int = 1) -> int:
-    """Return the integer in a cell; it must be at least ``lowest``."""
+def parse_csv_index(path: Path, row: int, column: str, cell: str, lowest: int = 1, highest: int = LARGEST_INDEX) -> int:
+    """Return the integer in a cell; it must be at least ``lowest`` and at most ``highest``."""
     value = parse_csv_number(path, row, column, cell)
     if math.isnan(value) or value != int(value) or value < lowest:
-        raise InputError(f"{path}, row {row}, column {column}: expected an integer of at least {lowest}, got {cell!r}.")
+        raise InputError(
+            f"{path}, row {row}, column {column}: expected an integer of at least {lowest}, got {_quote(cell)}."
+        )
+    if value > highest:
+        raise InputError(
+            f"{path}, row {row}, column {column}: expected an integer of at most {highest}, got {_quote(cell)}."
+        )
     return int(value)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError
+from perdure.base.files import LONGEST_NAME
 from perdure.tasks.benchmark import Source, examples_in_memory
 from perdure.tasks.files.archives import read_members
 from perdure.tasks.files.download import Remote, fetch, verify
@@ -147,11 +148,20 @@ def _batch(cifar: Cifar, layout: Layout, file: str, content: bytes) -> tuple[NDA
     """Decode the python layout: a pickled dictionary of plain values; any other object is rejected."""
     batch = read_plain_pickle(file, content)
     data, labels = batch.get("data"), batch.get(str(layout.labels))
-    if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != _PIXELS or labels is None:
+    if isinstance(labels, np.ndarray):
+        labels = labels.tolist()
+    if (
+        not isinstance(data, np.ndarray)
+        or (data.ndim, data.shape[1:], data.dtype) != (2, (_PIXELS,), np.uint8)
+        or not isinstance(labels, list)
+    ):
         raise InputError(
-            f"{file}: expected the keys 'data', with {_PIXELS} bytes per row, and {layout.labels!r}, got {[*batch]}."
+            f"{file}: expected the keys 'data', with {_PIXELS} bytes per row, and {layout.labels!r}, got {str([*batch])[:200]}."
         )
-    if len(labels) != len(data):
+    if not all(isinstance(label, int) and 0 <= label < cifar.classes for label in labels):
+        invalid = next(label for label in labels if not isinstance(label, int) or not 0 <= label < cifar.classes)
+        raise InputError(f"{file}: expected labels from 0 to {cifar.classes - 1}, got {str(invalid)[:80]}.")
+    if not labels or len(labels) != len(data):
         raise InputError(f"{file}: expected {len(data)} labels, one per image, got {len(labels)}.")
     return data.reshape(-1, 3, 32, 32), _check_labels(cifar, file, np.asarray(labels, dtype=np.int64))
 
@@ -170,7 +180,7 @@ def _class_names(cifar: Cifar, layout: Layout, file: str, content: bytes | None)
         names = re.findall(r"\S+", content.decode("utf-8", "replace"))
     elif content is not None:
         listed = read_plain_pickle(file, content).get(str(layout.labels).removesuffix("s") + "_names", [])
-        names = [str(name) for name in listed]
+        names = [name[:LONGEST_NAME] for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     return tuple(names) if len(names) == cifar.classes else tuple(str(number) for number in range(cifar.classes))
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from perdure.base.errors import InputError, error_message
+from perdure.base.errors import InputError
 from perdure.tasks.benchmark import Source, examples_in_memory
+from perdure.tasks.files.bounded import read_idx_bytes as read_idx
 from perdure.tasks.files.download import Remote, fetch, verify
 from perdure.tasks.registry import Description, register_benchmark
 from perdure.tasks.sequence import permuted_sequence, rotated_sequence
@@ -105,13 +101,24 @@ def read_idx_dataset(dataset: IdxDataset, folder: Path, progress: bool) -> Sourc
     for subfolder in dict.fromkeys(subfolders):
         if (subfolder / f"{dataset.name}.npz").is_file():
             arrays = read_npz(subfolder / f"{dataset.name}.npz")
-            return _source(dataset, arrays.x_train, arrays.y_train, arrays.x_test, arrays.y_test)
+            source = _source(dataset, arrays.x_train, arrays.y_train, arrays.x_test, arrays.y_test)
+            _check_labels(dataset, subfolder / f"{dataset.name}.npz", source)
+            return source
     paths = [_find(dataset, remote, folder) or fetch(remote, folder, progress) for remote in dataset.remotes]
     x_train, y_train, x_test, y_test = (read_idx(path) for path in paths)
     for x, y, path in ((x_train, y_train, paths[0]), (x_test, y_test, paths[2])):
         if x.ndim != 3 or y.ndim != 1 or len(x) != len(y):
             raise InputError(f"{path}: images have shape {x.shape}, labels {y.shape}. Expected one label per image.")
-    return _source(dataset, x_train[:, None], y_train, x_test[:, None], y_test)
+    source = _source(dataset, x_train[:, None], y_train, x_test[:, None], y_test)
+    _check_labels(dataset, paths[1], source)
+    return source
+
+
+def _check_labels(dataset: IdxDataset, path: Path, source: Source) -> None:
+    for labels in (source.train.y, source.test.y):
+        if not len(labels) or labels.max() >= len(dataset.class_names):
+            largest = labels.max() if len(labels) else "none"
+            raise InputError(f"{path}: expected labels from 0 to {len(dataset.class_names) - 1}, got {largest}.")
 
 
 def _source(
@@ -135,26 +142,6 @@ def _find(dataset: IdxDataset, remote: Remote, folder: Path) -> Path | None:
         if (folder / name / zipped.removesuffix(".gz")).is_file():
             return folder / name / zipped.removesuffix(".gz")
     return None
-
-
-def read_idx(path: Path) -> NDArray[np.uint8]:
-    """Read an idx file of bytes: two zero bytes, type code 8, the number of dimensions, the dimensions, the values."""
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a complete gzip file ({error_message(error)}).") from error
-    if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise InputError(
-            f"{path}: not an idx file of bytes. Expected it to start with '000008..', got {content[:4].hex()!r}."
-        )
-    start = 4 + 4 * content[3]
-    shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
-    if len(content) - start != prod(shape):
-        raise InputError(
-            f"{path}: expected {prod(shape)} bytes after the header, got {len(content) - start}. The file is truncated or"
-            " damaged."
-        )
-    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
 _SPLIT_MNIST = Description(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perdure.base.errors import InputError
+from perdure.base.files import LONGEST_NAME
 from perdure.tasks.benchmark import Source, Split
 from perdure.tasks.files.archives import Files, open_files
 from perdure.tasks.files.download import Remote, fetch, verify
@@ -24,6 +27,7 @@ ARCHIVE = Remote(
     size=248100043,
 )
 _SIDE = 64
+_COORDINATE = re.compile(r"-?[0-9]{1,5}")
 
 Box = tuple[int, int, int, int]
 
@@ -58,7 +62,7 @@ def tiny_imagenet_source(files: Files) -> Source:
     The official test set has no labels. Gray images get three equal channels.
     """
     root = _root(files)
-    wnids = files.read(f"{root}wnids.txt").decode().split()
+    wnids = files.text(f"{root}wnids.txt").split()
     class_words = dict(line.split("\t", 1) for line in _lines(files, f"{root}words.txt") if "\t" in line)
     train_names, train_labels = [], []
     images_by_folder = _images_by_folder(files)
@@ -70,16 +74,19 @@ def tiny_imagenet_source(files: Files) -> Source:
         train_labels += [number] * len(images)
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
     rows = [line.split("\t") for line in _lines(files, f"{root}val/val_annotations.txt")]
-    rows = [row for row in rows if row[1] in numbers]
+    rows = [row for row in rows if len(row) > 1 and row[1] in numbers]
     if {row[1] for row in rows} != set(wnids):
         raise InputError(f"{files.path}: expected at least one image of every class in {root}val/val_annotations.txt.")
     boxes = read_tiny_imagenet_boxes(files)
-    names = [class_words.get(wnid, wnid).split(",")[0] for wnid in wnids]
+    if not wnids or len(numbers) < len(wnids):
+        raise InputError(f"{files.path}: expected one class per line in {root}wnids.txt, each once.")
+    names = [class_words.get(wnid, wnid).split(",")[0][:LONGEST_NAME] for wnid in wnids]
+    counts = Counter(names)
     return Source(
         train=_split(files, train_names, train_labels, boxes),
         test=_split(files, [f"{root}val/images/{row[0]}" for row in rows], [numbers[row[1]] for row in rows], boxes),
         class_names=tuple(
-            name if names.count(name) == 1 else f"{name} ({wnid})" for name, wnid in zip(names, wnids, strict=True)
+            name if counts[name] == 1 else f"{name} ({wnid})" for name, wnid in zip(names, wnids, strict=True)
         ),
         mean=(0.4802, 0.4480, 0.3975),
         std=(0.2770, 0.2691, 0.2821),
@@ -97,12 +104,12 @@ def read_tiny_imagenet_boxes(files: Files | str | Path) -> dict[str, Box]:
     for listing, first in [*lists, (f"{root}val/val_annotations.txt", 2)]:
         for number, line in enumerate(_lines(opened, listing), 1):
             cells = line.split("\t")
-            try:
-                left, top, right, bottom = (int(cell) for cell in cells[first : first + 4])
-            except ValueError as error:
+            edges = [int(cell) for cell in cells[first : first + 4] if _COORDINATE.fullmatch(cell)]
+            if len(edges) != 4:
                 raise InputError(
-                    f"{opened.path}: {listing}, line {number}: expected four integers for the box, got {line!r}."
-                ) from error
+                    f"{opened.path}: {listing}, line {number}: expected four integers for the box, got {line[:80]!r}."
+                )
+            left, top, right, bottom = edges
             boxes[cells[0]] = (left, top, right + 1, bottom + 1)
     return boxes
 
@@ -121,7 +128,7 @@ def _root(files: Files) -> str:
 
 
 def _lines(files: Files, name: str) -> list[str]:
-    return [line for line in files.read(name).decode().splitlines() if line.strip()]
+    return [line for line in files.text(name).splitlines() if line.strip()]
 
 
 def _images_by_folder(files: Files) -> dict[str, list[str]]:

@@ -113,7 +113,9 @@ def _read_libsvm(file: str, content: bytes) -> tuple[NDArray[np.float32], NDArra
         raise InputError(
             f"{file}: not in libsvm format, expected lines 'label index:value ...' ({error_message(error)})."
         ) from error
-    if set(np.unique(labels)) != {-1, 1}:
-        raise InputError(f"{file}: expected the labels 1 (commercial) and -1 (news), got {np.unique(labels)}.")
+    if set(labels.tolist()) != {-1, 1}:
+        raise InputError(f"{file}: expected the labels 1 (commercial) and -1 (news), got {np.unique(labels)[:10]}.")
+    if not np.isfinite(sparse.data).all():
+        raise InputError(f"{file}: expected finite numbers, got NaN or infinity.")
     x = sparse.tocsc()[:, [index - 1 for index in FEATURES]].toarray()
     return x, (labels > 0).astype(np.int64)

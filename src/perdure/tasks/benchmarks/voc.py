@@ -12,7 +12,7 @@ from perdure.base.errors import InputError, error_message
 from perdure.tasks.benchmark import Source, Split
 from perdure.tasks.files.archives import Files, open_files
 from perdure.tasks.files.download import Remote, fetch, verify
-from perdure.tasks.files.images import ImageReader
+from perdure.tasks.files.images import MOST_PIXELS, ImageReader
 from perdure.tasks.registry import Description, register_benchmark
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def voc_source(files: Files, side: int) -> Source:
 
 def _split(files: Files, root: str, part: str, side: int) -> Split:
     names, labels, crops = [], [], []
-    for identity in files.read(f"{root}ImageSets/Main/{part}.txt").decode().split():
+    for identity in files.text(f"{root}ImageSets/Main/{part}.txt").split():
         annotation = f"{root}Annotations/{identity}.xml"
         for label, crop in _objects(files, annotation):
             names.append(f"{root}JPEGImages/{identity}.jpg")
@@ -138,7 +138,7 @@ def _objects(files: Files, annotation: str) -> list[tuple[int, tuple[int, int, i
         tree = ET.fromstring(content)  # noqa: S314  (Python's expat limits the expansion of entities)
         items = [item for item in tree.iter("object") if item.findtext("difficult", "0").strip() != "1"]
         return [(CLASSES.index(item.findtext("name", "").strip()), _box(item)) for item in items]
-    except (ET.ParseError, ValueError) as error:
+    except (ET.ParseError, ValueError, OverflowError, LookupError) as error:  # LookupError: an unknown encoding
         raise InputError(f"{files.path}: {annotation} is not a VOC annotation ({error_message(error)}).") from error
 
 
@@ -148,4 +148,6 @@ def _box(item: ET.Element) -> tuple[int, int, int, int]:
     )
     if left > right or top > bottom:
         raise ValueError(f"empty box {left}, {top}, {right}, {bottom}")
+    if min(left, top) < -MOST_PIXELS or (right - left + 1) * (bottom - top + 1) > MOST_PIXELS:
+        raise ValueError(f"box of more than {MOST_PIXELS} pixels")
     return left - 1, top - 1, right, bottom

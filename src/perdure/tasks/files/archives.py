@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import tarfile
 import zipfile
-import zlib
 from abc import ABC, abstractmethod
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 
-from perdure.base.errors import InputError, error_message
-
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error)
+from perdure.base.errors import InputError
+from perdure.base.files import read_bytes
+from perdure.tasks.files.bounded import (
+    LARGEST_MEMBER,
+    MOST_MEMBERS,
+    damage_named,
+    open_tar,
+    open_zip,
+    read_tar_member,
+    tar_members,
+)
 
 
 class Files(ABC):
@@ -23,10 +30,15 @@ class Files(ABC):
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        try:
+        with damage_named(f"{self.path}: cannot read {name}"):
             return self._read(name)
-        except (KeyError, *_BROKEN) as error:
-            raise InputError(f"{self.path}: cannot read {name} ({error_message(error)}).") from error
+
+    def text(self, name: str) -> str:
+        """Return the text of a file in UTF-8."""
+        try:
+            return self.read(name).decode()
+        except UnicodeDecodeError:
+            raise InputError(f"{self.path}: expected {name} to be a text file in UTF-8.") from None
 
     def under(self, prefix: str) -> list[str]:
         """Return the names that start with the prefix."""
@@ -43,16 +55,18 @@ class Files(ABC):
 
 class _Folder(Files):
     def __init__(self, path: Path) -> None:
-        entries = (entry for entry in path.rglob("*") if entry.is_file())
+        entries = [entry for entry in islice(path.rglob("*"), 10 * MOST_MEMBERS + 1) if entry.is_file()]
+        if len(entries) > 10 * MOST_MEMBERS:
+            raise InputError(f"{path}: expected at most {10 * MOST_MEMBERS} files.")
         super().__init__(path, sorted(entry.relative_to(path).as_posix() for entry in entries))
 
     def _read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
+        return read_bytes(self.path / name, LARGEST_MEMBER)
 
 
 class _Zip(Files):
     def __init__(self, path: Path) -> None:
-        self._archive = zipfile.ZipFile(path)
+        self._archive = open_zip(path)
         super().__init__(path, [name for name in self._archive.namelist() if not name.endswith("/")])
 
     def _read(self, name: str) -> bytes:
@@ -63,39 +77,35 @@ class _Tar(Files):
     """A tar file. Its index is built once; then each member is read with one seek, which is slow if the file is compressed."""
 
     def __init__(self, path: Path) -> None:
-        self._archive = tarfile.open(path)  # noqa: SIM115  (stays open: members are read later)
-        self._members = {member.name: member for member in self._archive if member.isfile()}
+        self._archive, self._file = open_tar(path)
+        self._members = {member.name: member for member in tar_members(self._archive, path)}
         self._lock = Lock()
         super().__init__(path, list(self._members))
 
     def _read(self, name: str) -> bytes:
         with self._lock:
-            content = self._archive.extractfile(self._members[name])
-            return content.read() if content else b""
+            return read_tar_member(self._archive, self._file, self._members[name])
 
 
 def open_files(path: Path) -> Files:
-    """Open a folder, a zip or a tar file for reading."""
-    try:
+    """Open a folder, a zip file or a tar file, plain or compressed by gzip, for reading."""
+    with damage_named(f"{path}: not a readable folder, zip file or tar file"):
         if path.is_dir():
             return _Folder(path)
         return _Zip(path) if zipfile.is_zipfile(path) else _Tar(path)
-    except _BROKEN as error:
-        raise InputError(f"{path}: not a readable folder, zip file or tar file ({error_message(error)}).") from error
 
 
 def read_members(path: Path, names: set[str]) -> dict[str, bytes]:
     """Return the contents of the named files, by name without folders, from a folder or a tar file read in one pass."""
     if path.is_dir():
-        return {name: (path / name).read_bytes() for name in sorted(names) if (path / name).is_file()}
+        files = [path / name for name in sorted(names)]
+        return {file.name: read_bytes(file, LARGEST_MEMBER) for file in files if file.is_file()}
     contents = {}
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
+    with damage_named(f"{path}: not a complete tar file"):
+        archive, file = open_tar(path)
+        with archive:
+            for member in tar_members(archive, path):
                 name = Path(member.name).name
-                file = archive.extractfile(member) if name in names else None
-                if file:
-                    contents[name] = file.read()
-    except _BROKEN as error:
-        raise InputError(f"{path}: not a complete tar file ({error_message(error)}).") from error
+                if name in names:
+                    contents[name] = read_tar_member(archive, file, member)
     return contents

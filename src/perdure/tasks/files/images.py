@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from perdure.base.errors import InputError, error_message
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from perdure.tasks.files.archives import Files
 
+MOST_PIXELS = 2**25
+"""Pixels of an image: 100 MB in color."""
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow has readers that start other programs
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -76,12 +79,18 @@ class ImageReader:
         return image.resize(scaled, Image.Resampling.BILINEAR).crop((left, top, left + width, top + height))
 
 
+def _check_pixels(expected: str, image: Image.Image) -> None:
+    if image.width * image.height > MOST_PIXELS:
+        raise InputError(f"{expected} to have at most {MOST_PIXELS} pixels, got {image.width} x {image.height}.")
+
+
 def open_image(files: Files, name: str, mode: str | None = None) -> Image.Image:
     """Return the image converted to ``mode``; without a mode, only its header is read."""
     try:
-        image = Image.open(io.BytesIO(files.read(name)))
+        image = Image.open(io.BytesIO(files.read(name)), formats=_FORMATS)
+        _check_pixels(f"{files.path}: expected {name}", image)
         return image if mode is None else image.convert(mode)
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception as error:  # Pillow raises many kinds for damaged files
         raise InputError(f"{files.path}: {name} is not a readable image ({error_message(error)}).") from error

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perdure.base.errors import InputError, error_message
+from perdure.base.errors import InputError
+from perdure.base.files import LONGEST_NAME
 from perdure.tasks.benchmark import Source, examples_in_memory
+from perdure.tasks.files.bounded import read_npz_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,28 +33,16 @@ class Arrays:
 
 def read_npz(path: Path) -> Arrays:
     """Read and check the four arrays; pickled objects are rejected."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in _NAMES if name in archive.files}
-            listed = ", ".join(archive.files) or "none"
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        TypeError,
-        AttributeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise InputError(f"{path}: not an npz file of plain arrays ({error_message(error)}).") from error
+    arrays, listed = read_npz_arrays(path, _NAMES)
     for name in _NAMES:
         if name not in arrays:
-            raise InputError(f"{path}: no array {name!r}. Expected {', '.join(_NAMES)}, got {listed}.")
+            got = ", ".join(listed[:20]) or "none"
+            raise InputError(f"{path}: no array {name!r}. Expected {', '.join(_NAMES)}, got {got[:200]}.")
     x_train, y_train, x_test, y_test = (arrays[name] for name in _NAMES)
     for part, x, y in (("train", x_train, y_train), ("test", x_test, y_test)):
         if y.ndim == 2 and y.shape[1] == 1:
             y.shape = (-1,)  # Keras stores the labels of CIFAR as a column
-        if y.ndim != 1 or len(x) != len(y) or not len(y):
+        if y.ndim != 1 or not x.ndim or len(x) != len(y) or not len(y):
             raise InputError(
                 f"{path}: expected one label per row, got x_{part} of shape {x.shape} and y_{part} {y.shape}."
             )
@@ -71,8 +59,12 @@ def number_array_labels(
 ) -> tuple[tuple[str, ...], tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return the classes in sorted order and the labels as their indices; every class must be in both parts."""
     for labels in (train, test):
-        if labels.dtype.kind == "f" and not np.array_equal(labels, np.rint(labels)):
-            raise InputError(f"{file}: expected integers or words as labels, got {labels[0]}.")
+        if labels.dtype.kind == "f":
+            exact = np.isfinite(labels) & (np.rint(labels) == labels) & (np.abs(labels) <= 2**53)
+            if not exact.all():
+                raise InputError(f"{file}: expected integers or words as labels, got {labels[~exact][0]}.")
+        if labels.dtype.kind in "US" and labels.dtype.itemsize > 4 * LONGEST_NAME:
+            raise InputError(f"{file}: expected labels of at most {LONGEST_NAME} characters.")
     train, test = (labels.astype(np.int64) if labels.dtype.kind in "fb" else labels for labels in (train, test))
     classes, codes = np.unique(train, return_inverse=True)
     test_classes = np.unique(test)
@@ -81,15 +73,23 @@ def number_array_labels(
         raise InputError(
             f"{file}: class {str(label)!r} has no {part} examples. Every class needs training and test examples."
         )
-    return tuple(str(name) for name in classes), (codes.astype(np.int64), np.searchsorted(classes, test))
+    names = tuple(name.decode("latin1") if isinstance(name, bytes) else str(name) for name in classes)
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{file}: expected labels that are valid Unicode text.") from None
+    return names, (codes.astype(np.int64), np.searchsorted(classes, test))
 
 
 def _inputs(path: Path, x: NDArray[Any]) -> NDArray[Any]:
     """Return images as uint8 (n, channels, height, width) and tables as float32 (n, features)."""
     if x.dtype.kind not in "uifb":
         raise InputError(f"{path}: expected numbers as inputs, got type {x.dtype}.")
+    if not x.size:
+        raise InputError(f"{path}: expected inputs with at least one value, got shape {x.shape}.")
     if x.ndim == 2:
-        rows = x.astype(np.float32)
+        with np.errstate(over="ignore"):
+            rows = x.astype(np.float32)
         if not np.isfinite(rows).all():
             row, column = np.argwhere(~np.isfinite(rows))[0]
             raise InputError(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.base.errors import InputError, error_message
+from perdure.base.errors import InputError
+from perdure.base.files import LONGEST_NAME, parse_csv_rows, read_text
 from perdure.tasks.benchmark import Source, examples_in_memory, stratified_source_rows
 from perdure.tasks.user_data.arrays import number_array_labels
 
@@ -22,6 +21,9 @@ _MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 _LABEL_NAMES = ("label", "class", "target")
 _MOST_CATEGORIES = 1000
 _TEST_SHARE = 0.2
+_LARGEST_FILE = 512 * 2**20  # bytes
+_MOST_CELLS = 50_000_000
+_MOST_FEATURE_VALUES = 250_000_000  # rows x features: 1 GB
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +78,20 @@ def read_csv(path: Path) -> Table:
     columns = list(zip(*(row for _, row in body), strict=True))
     target = _label_column(header)
     labels = columns[target]
+    longest = min(LONGEST_NAME, _MOST_FEATURE_VALUES // len(labels))
     for line, label in zip(lines, labels, strict=True):
         if label.lower() in _MISSING:
             raise InputError(f"{path}, line {line}, column {header[target]}: the label is missing.")
-    encoded = [
-        _encode(f"{path}, column {name}", name, cells, lines)
-        for number, (name, cells) in enumerate(zip(header, columns, strict=True))
-        if number != target
-    ]
+        if len(label) > longest:
+            raise InputError(
+                f"{path}, line {line}, column {header[target]}: expected at most {longest} characters, got {len(label)}."
+            )
+    encoded: list[tuple[NDArray[np.float32], list[str]]] = []
+    most_features = _MOST_FEATURE_VALUES // len(labels)
+    for number, (name, cells) in enumerate(zip(header, columns, strict=True)):
+        if number != target:
+            encoded.append(_encode(f"{path}, column {name[:80]}", name, cells, lines, most_features))
+            most_features -= len(encoded[-1][1])
     return Table(
         x=np.concatenate([values for values, _ in encoded], axis=1),
         labels=np.array(labels),
@@ -93,24 +101,9 @@ def read_csv(path: Path) -> Table:
 
 def _read_cells(path: Path) -> list[tuple[int, list[str]]]:
     """Return the line number and the cells of each row that is not blank; all rows must have the same length."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a readable text file ({error_message(error)}).") from error
+    text = read_text(path, _LARGEST_FILE)
     delimiter = max(",;\t", key=text.split("\n", 1)[0].count)
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
-    try:
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
-    except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: not a table ({error_message(error)}).") from error
-    if not rows:
-        raise InputError(f"{path}: the table is empty.")
-    for line, row in rows:
-        if len(row) != len(rows[0][1]):
-            raise InputError(
-                f"{path}, line {line}: expected {len(rows[0][1])} cells as in the first line, got {len(row)}."
-            )
-    return rows
+    return parse_csv_rows(path, text, delimiter, most_cells=_MOST_CELLS, name="line", skipinitialspace=True)
 
 
 def _label_column(header: list[str]) -> int:
@@ -127,9 +120,18 @@ def _finite_number(cell: str) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _encode(column: str, name: str, cells: tuple[str, ...], lines: list[int]) -> tuple[NDArray[np.float32], list[str]]:
+def _as_float32(numbers: NDArray[np.float64]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float32)
+
+
+def _encode(
+    column: str, name: str, cells: tuple[str, ...], lines: list[int], most_features: int
+) -> tuple[NDArray[np.float32], list[str]]:
     """Return a column's features with their names: the numbers, or one 0/1 feature for each value."""
-    values, codes = np.unique(np.array(cells), return_inverse=True)  # parsing each distinct value once saves time
+    values = sorted(set(cells))  # parsing each distinct value once saves time
+    positions = {value: index for index, value in enumerate(values)}
+    codes = np.fromiter((positions[cell] for cell in cells), dtype=np.int64, count=len(cells))
     numbers = np.array([np.nan if (number := _finite_number(value)) is None else number for value in values])
     is_missing = np.array([value.lower() in _MISSING for value in values])
     if not (np.isnan(numbers) & ~is_missing).any() and not is_missing.all():
@@ -139,10 +141,20 @@ def _encode(column: str, name: str, cells: tuple[str, ...], lines: list[int]) ->
                 f"{column}: {missing_cells.sum()} of {len(cells)} numbers are missing, the first in line"
                 f" {lines[missing_cells.argmax()]}. Fill them in or remove these rows."
             )
-        return numbers[codes].astype(np.float32)[:, None], [name]
-    values, merged = np.unique(np.where(is_missing, "missing", values), return_inverse=True)
+        rows = _as_float32(numbers[codes])
+        if not np.isfinite(rows).all():
+            line = lines[int((~np.isfinite(rows)).argmax())]
+            raise InputError(f"{column}, line {line}: expected a number within the range of single precision.")
+        return rows[:, None], [name]
+    words = ["missing" if absent else value for value, absent in zip(values, is_missing, strict=True)]
+    values = sorted(set(words))
     if len(values) > _MOST_CATEGORIES:
         raise InputError(
             f"{column}: expected at most {_MOST_CATEGORIES} different words, got {len(values)}. Remove this column."
         )
+    if len(values) > most_features:
+        raise InputError(
+            f"{column}: the table has more than {_MOST_FEATURE_VALUES} values if each of {len(values)} words becomes a feature."
+        )
+    merged = np.array([values.index(word) for word in words])
     return np.eye(len(values), dtype=np.float32)[merged[codes]], [f"{name}={value}" for value in values]

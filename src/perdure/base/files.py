@@ -34,6 +34,8 @@ LARGEST_TEXT = 64 * 2**20
 """Bytes of a CSV or JSON file."""
 MOST_CELLS = 5_000_000
 """Cells of a CSV file, and of a table (steps x tasks) that the row and column numbers in a file ask for."""
+MOST_STEPS = 100_000
+"""The largest number of a task or a step in a file."""
 MOST_VALUES = 2_000_000
 """Values in a JSON file."""
 DEEPEST_NESTING = 64

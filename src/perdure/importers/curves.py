@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file
+from perdure.base.files import LONGEST_NAME, MOST_CELLS, MOST_STEPS, parse_csv_index, parse_csv_number, read_csv_file
 from perdure.importers.l2logger import is_l2logger, read_l2logger
 from perdure.importers.matrices import parse_matrix_cells, read_matrices
 from perdure.record.curves import Curves, join_record_curves
 from perdure.record.reader import Measurements, Record, find_records
 from perdure.record.schema import MANIFEST
 
+_INTEGER = re.compile(r"-?[0-9]+")
 COLUMNS = ("algorithm", "step", "trained", "evaluated", "performance")
 
 
@@ -65,7 +67,7 @@ class _Algorithm:
 
 
 def _long(path: Path, header: list[str], rows: list[list[str]]) -> list[Curves]:
-    if set(header) != set(COLUMNS):
+    if sorted(header) != sorted(COLUMNS):
         raise InputError(f"{path}: expected the columns {', '.join(COLUMNS)}, got {', '.join(header)}.")
     algorithms: dict[str, _Algorithm] = {}
     for number, row in enumerate(rows, start=2):
@@ -73,14 +75,24 @@ def _long(path: Path, header: list[str], rows: list[list[str]]) -> list[Curves]:
     if not algorithms:
         raise InputError(f"{path}: expected at least one row below the header.")
     tasks = _task_names(path, algorithms)
+    points = {step for algorithm in algorithms.values() for step, _ in algorithm.cells}
+    if (cells := len(algorithms) * len(tasks) * len(points)) > MOST_CELLS:
+        raise InputError(
+            f"{path}: expected at most {MOST_CELLS} cells (algorithms x tasks x steps), got {len(algorithms)} x {len(tasks)} x"
+            f" {len(points)} = {cells}."
+        )
     return join_record_curves(_algorithm_curves(path, name, rows, tasks) for name, rows in algorithms.items())
 
 
 def _read_row(path: Path, number: int, row: dict[str, str], algorithms: dict[str, _Algorithm]) -> None:
+    for column in ("algorithm", "trained", "evaluated"):
+        if len(row[column]) > LONGEST_NAME:
+            raise InputError(f"{path}, row {number}, column {column}: expected at most {LONGEST_NAME} characters.")
     algorithm = algorithms.setdefault(row["algorithm"], _Algorithm())
     step = parse_csv_number(path, number, "step", row["step"])
-    if not step >= 0:
-        raise InputError(f"{path}, row {number}, column step: expected 0 (before training) or more, got {row['step']}.")
+    if not 0 <= step <= MOST_STEPS:
+        expected = f"at most {MOST_STEPS}" if step > 0 else "0 (before training) or more"
+        raise InputError(f"{path}, row {number}, column step: expected {expected}, got {row['step'][:80]}.")
     cell = (step, row["evaluated"])
     if not row["evaluated"]:
         raise InputError(f"{path}, row {number}, column evaluated: expected the evaluated task, got an empty cell.")
@@ -110,26 +122,31 @@ def _task_names(path: Path, algorithms: dict[str, _Algorithm]) -> tuple[str, ...
     mentioned = [task for algorithm in algorithms.values() for _, task in sorted(algorithm.trained.items())]
     mentioned += [task for algorithm in algorithms.values() for _, task in algorithm.cells]
     names = tuple(dict.fromkeys(mentioned))
-    if not all(name.lstrip("-").isdigit() for name in names):
+    if not all(_INTEGER.fullmatch(name) for name in names):
         return names
-    if min(map(int, names)) < 1:
-        raise InputError(f"{path}: expected tasks numbered from 1, got task {min(map(int, names))}.")
-    return tuple(str(number) for number in range(1, max(map(int, names)) + 1))
+    numbers = [int(name) if len(name) <= 10 else MOST_STEPS + 1 for name in names]
+    for name, number in zip(names, numbers, strict=True):
+        if not 1 <= number <= MOST_STEPS:
+            limit = f" to {MOST_STEPS} at most" if number > 1 else ""
+            raise InputError(f"{path}: expected tasks numbered from 1{limit}, got task {name[:80]}.")
+    return tuple(str(number) for number in range(1, max(numbers) + 1))
 
 
 def _algorithm_curves(path: Path, name: str, algorithm: _Algorithm, tasks: tuple[str, ...]) -> Curves:
     steps = max(algorithm.trained, default=0)
-    missing = [step for step in range(1, steps + 1) if step not in algorithm.trained]
-    if not steps or missing:
-        problem = f"step {missing[0]} is missing" if missing else "there is no step after training"
+    missing = next((step for step in range(1, steps + 1) if step not in algorithm.trained), None)
+    if not steps or missing is not None:
+        problem = f"step {missing} is missing" if missing is not None else "there is no step after training"
         raise InputError(
             f"{path}, algorithm {name!r}: {problem}. Expected at least one row per step, with the trained task."
         )
     points = tuple(sorted({step for step, _ in algorithm.cells}))
     values = np.full((1, len(tasks), len(points)), np.nan)
+    rows = {task: index for index, task in enumerate(tasks)}
+    columns = {point: index for index, point in enumerate(points)}
     for (step, task), value in algorithm.cells.items():
-        values[0, tasks.index(task), points.index(step)] = value
-    curriculum = tuple(tasks.index(algorithm.trained[step]) for step in range(1, steps + 1))
+        values[0, rows[task], columns[step]] = value
+    curriculum = tuple(rows[algorithm.trained[step]] for step in range(1, steps + 1))
     return Curves((name,), tasks, curriculum, points, values)
 
 

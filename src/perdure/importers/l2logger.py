@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.base.files import parse_csv_number, read_json, read_text
+from perdure.base.files import LONGEST_NAME, MOST_CELLS, parse_csv_number, read_csv_file, read_json
 from perdure.record.curves import Curves, join_record_curves
 
 INFO = "logger_info.json"
@@ -74,24 +72,25 @@ def _find_infos(path: Path) -> list[Path]:
 def _measure(info: Path, measure: str | None) -> str:
     value = read_json(info)
     columns = value.get("metrics_columns") if isinstance(value, dict) else None
-    if not isinstance(columns, list) or not columns:
+    if not isinstance(columns, list) or not columns or not all(isinstance(name, str) for name in columns):
         raise InputError(f"{info}, key metrics_columns: expected a list with the names of the logged measures.")
     if measure is not None and measure not in columns:
-        raise InputError(f"{info}: expected one of the measures {', '.join(map(str, columns))}, got {measure!r}.")
-    return measure or str(columns[0])
+        raise InputError(f"{info}: expected one of the measures {', '.join(columns)[:200]}, got {measure!r}.")
+    return measure or columns[0]
 
 
 def _read_block(log: Path, column: str) -> _Block:
     number, _, kind = log.parent.name.partition("-")
-    if not number.isdigit() or kind not in {"train", "test"}:
+    if not (number.isascii() and number.isdigit()) or kind not in {"train", "test"}:
         raise InputError(f"{log.parent}: expected the folder of a block, such as 0-test or 1-train.")
-    reader = csv.DictReader(io.StringIO(read_text(log)), delimiter="\t")
-    if not {"task_name", column} <= set(reader.fieldnames or ()):
-        raise InputError(
-            f"{log}: expected the columns task_name and {column}, got {', '.join(reader.fieldnames or ())}."
-        )
+    header, *rows = read_csv_file(log, delimiter="\t")
+    if not {"task_name", column} <= set(header):
+        raise InputError(f"{log}: expected the columns task_name and {column[:80]}, got {', '.join(header)[:200]}.")
     block = _Block(int(number), kind == "train")
-    for row_number, row in enumerate(reader, start=2):
+    for row_number, cells in enumerate(rows, start=2):
+        row = dict(zip(header, cells, strict=True))
+        if len(row["task_name"]) > LONGEST_NAME:
+            raise InputError(f"{log}, row {row_number}, column task_name: expected at most {LONGEST_NAME} characters.")
         if row.get("exp_status", "complete") == "complete":
             value = parse_csv_number(log, row_number, column, row[column])
             block.tasks.setdefault(row["task_name"], []).append(value)
@@ -112,14 +111,20 @@ def _lifetime(name: str, folder: Path, column: str) -> Curves:
         raise InputError(f"{folder}: expected train and test blocks, got no {'test' if trained else 'train'} block.")
     tasks = tuple(sorted({*trained, *(task for row in tests.values() for task in row)}))
     points = tuple(sorted(tests))
+    if len(tasks) * len(points) > MOST_CELLS:
+        raise InputError(
+            f"{folder}: expected at most {MOST_CELLS} cells, got {len(tasks)} tasks x {len(points)} blocks."
+        )
+    positions = {task: index for index, task in enumerate(tasks)}
     values = np.array([[tests[point].get(task, np.nan) for point in points] for task in tasks])
-    return Curves((name,), tasks, tuple(tasks.index(task) for task in trained), points, values[None])
+    return Curves((name,), tasks, tuple(positions[task] for task in trained), points, values[None])
 
 
 def _on_tasks(curves: Curves, tasks: tuple[str, ...]) -> Curves:
     """Return the curves with the tasks of all runs; NaN for tasks that this run does not have."""
     values = np.full((len(curves.algorithms), len(tasks), len(curves.points)), np.nan)
-    indices = [tasks.index(task) for task in curves.tasks]
+    positions = {task: index for index, task in enumerate(tasks)}
+    indices = [positions[task] for task in curves.tasks]
     values[:, indices] = curves.values
     curriculum = tuple(indices[task] for task in curves.curriculum)
     return Curves(curves.algorithms, tasks, curriculum, curves.points, values)

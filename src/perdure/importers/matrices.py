@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file, read_json
+from perdure.base.files import (
+    LONGEST_NAME,
+    MOST_CELLS,
+    MOST_STEPS,
+    parse_csv_index,
+    parse_csv_number,
+    read_csv_file,
+    read_json,
+)
 from perdure.record.reader import Cost, FloatArray, Measurements, check_record_curriculum
 
 LONG_COLUMNS = ("learner", "run", "after", "trained", "task", "accuracy")
@@ -110,10 +118,13 @@ def _wide(
         if steps[0] == 0:
             initial, values, steps = values[0], values[1:], steps[1:]
         if steps != list(range(1, len(steps) + 1)):
-            raise InputError(
-                f"{path}, column {header[0]}: expected the steps 1, 2, 3, ..., got {', '.join(map(str, steps))}."
-            )
+            raise InputError(f"{path}, column {header[0]}: expected the steps 1, 2, 3, ..., got {_shorten(steps)}.")
     return _measurements(path, values, initial=initial)
+
+
+def _shorten(steps: list[int]) -> str:
+    """Return a list of steps for an error message."""
+    return ", ".join(map(str, steps[:10])) + (", ..." if len(steps) > 10 else "")
 
 
 def _long(path: Path, header: list[str], rows: list[list[str]], upper: float | None) -> list[Measurements]:
@@ -123,13 +134,19 @@ def _long(path: Path, header: list[str], rows: list[list[str]], upper: float | N
         raise InputError(f"{path}: expected the columns {', '.join(LONG_COLUMNS)}, got {', '.join(header)}.")
     if not rows:
         raise InputError(f"{path}: expected at least one row below the header.")
+    for name in header:
+        if header.count(name) > 1:
+            raise InputError(f"{path}: the column {name} occurs twice.")
     cells: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
     trained: dict[tuple[str, str], dict[int, int]] = {}
     for number, row in enumerate(rows, start=2):
         named = dict(zip(header, row, strict=True))
         run = (named.get("learner", ""), named.get("run", ""))
-        after = parse_csv_index(path, number, "after", named["after"], lowest=0)
-        task = parse_csv_index(path, number, "task", named["task"])
+        for column, name in zip(("learner", "run"), run, strict=True):
+            if len(name) > LONGEST_NAME:
+                raise InputError(f"{path}, row {number}, column {column}: expected at most {LONGEST_NAME} characters.")
+        after = parse_csv_index(path, number, "after", named["after"], lowest=0, highest=MOST_STEPS)
+        task = parse_csv_index(path, number, "task", named["task"], highest=MOST_STEPS)
         run_cells = cells.setdefault(run, {})
         if (after, task) in run_cells:
             raise InputError(
@@ -138,19 +155,38 @@ def _long(path: Path, header: list[str], rows: list[list[str]], upper: float | N
         value = parse_csv_number(path, number, "accuracy", named["accuracy"], empty=np.nan)
         run_cells[after, task] = _check_range(f"{path}, row {number}, column accuracy", value, upper)
         if named.get("trained"):
-            trained.setdefault(run, {})[after] = parse_csv_index(path, number, "trained", named["trained"])
-    return [_long_run(path, run, values, trained.get(run, {})) for run, values in cells.items()]
+            index = parse_csv_index(path, number, "trained", named["trained"], highest=MOST_STEPS)
+            if trained.setdefault(run, {}).setdefault(after, index) != index:
+                raise InputError(
+                    f"{path}, row {number}, column trained: expected task {trained[run][after]} as in an earlier row of step"
+                    f" {after}, got {index}."
+                )
+    shapes = {run: _table_shape(values, trained.get(run, {})) for run, values in cells.items()}
+    if (total := sum(rows * tasks for rows, tasks in shapes.values())) > MOST_CELLS:
+        run, (steps, tasks) = max(shapes.items(), key=lambda item: math.prod(item[1]))
+        raise InputError(
+            f"{path}, columns after and task: expected tables of at most {MOST_CELLS} cells (steps x tasks), got {total}; the"
+            f" largest has {steps - 1} steps and {tasks} tasks (run {run[1][:80]!r})."
+        )
+    return [_long_run(path, run, values, trained.get(run, {}), shapes[run]) for run, values in cells.items()]
+
+
+def _table_shape(cells: dict[tuple[int, int], float], trained: dict[int, int]) -> tuple[int, int]:
+    """Return the rows, from step 0 on, and the columns of the table that the rows of a run ask for."""
+    return max(after for after, _ in cells) + 1, max(*(task for _, task in cells), *trained.values(), 1)
 
 
 def _long_run(
-    path: Path, run: tuple[str, str], cells: dict[tuple[int, int], float], trained: dict[int, int]
+    path: Path,
+    run: tuple[str, str],
+    cells: dict[tuple[int, int], float],
+    trained: dict[int, int],
+    shape: tuple[int, int],
 ) -> Measurements:
-    steps = max(after for after, _ in cells)
-    tasks = max(*(task for _, task in cells), *trained.values(), 1)
-    table = np.full((steps + 1, tasks), np.nan)
+    table = np.full(shape, np.nan)
     for (after, task), value in cells.items():
         table[after, task - 1] = value
-    curriculum = [trained.get(step, step) - 1 for step in range(1, steps + 1)] if trained else None
+    curriculum = [trained.get(step, step) - 1 for step in range(1, shape[0])] if trained else None
     initial = None if np.isnan(table[0]).all() else table[0]
     learner, name = run
     result = _measurements(path, table[1:], initial=initial, curriculum=curriculum)
@@ -178,18 +214,39 @@ def _json_run(path: Path, value: Any, number: int | None, upper: float | None) -
     where = str(path) if number is None else f"{path}: run {number}"
     table = _json_matrix(where, "accuracy", value["accuracy"], upper)
     initial = None if value.get("initial") is None else _json_matrix(where, "initial", [value["initial"]], upper)[0]
-    curriculum = value.get("curriculum")
-    if curriculum is not None and not all(isinstance(task, int) for task in curriculum):
-        raise InputError(f"{where}, key curriculum: expected a list of task numbers from 1.")
-    order = None if curriculum is None else [task - 1 for task in curriculum]
+    if initial is not None and initial.shape[0] != table.shape[1]:
+        raise InputError(
+            f"{where}, key initial: expected {table.shape[1]} numbers, one per task, got {initial.shape[0]}."
+        )
+    order = _json_curriculum(where, value.get("curriculum"))
     result = _measurements(path, table, initial=initial, curriculum=order)
     return replace(
         result,
-        run=str(value.get("run", where)),
-        learner=str(value.get("learner", result.learner)),
+        run=_json_name(where, "run", value.get("run", where)),
+        learner=_json_name(where, "learner", value.get("learner", result.learner)),
         cost=_json_cost(where, value.get("cost"), len(table)),
-        lifetime_bits=value.get("lifetime_bits"),
+        lifetime_bits=_json_bits(where, value.get("lifetime_bits")),
     )
+
+
+def _json_curriculum(where: str, value: Any) -> list[int] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(task, int) and not isinstance(task, bool) for task in value):
+        raise InputError(f"{where}, key curriculum: expected a list of task numbers from 1.")
+    return [task - 1 for task in value]
+
+
+def _json_name(where: str, key: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int) or len(str(value)) > max(LONGEST_NAME, len(where)):
+        raise InputError(f"{where}, key {key}: expected a name of at most {LONGEST_NAME} characters.")
+    return str(value)
+
+
+def _json_bits(where: str, value: Any) -> float | None:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value > 0):
+        return value
+    raise InputError(f"{where}, key lifetime_bits: expected a positive number, got {str(value)[:80]}.")
 
 
 def _json_cost(where: str, columns: Any, steps: int) -> Cost | None:
@@ -199,10 +256,11 @@ def _json_cost(where: str, columns: Any, steps: int) -> Cost | None:
         raise InputError(
             f"{where}, key cost: expected an object with keys among {', '.join(Cost.columns())} and one number per step."
         )
-    values = [
-        _json_matrix(where, name, [columns[name]])[0] if name in columns else _unmeasured(name, steps)
-        for name in Cost.columns()
-    ]
+    values = []
+    for name in Cost.columns():
+        values.append(_json_matrix(where, name, [columns[name]])[0] if name in columns else _unmeasured(name, steps))
+        if len(values[-1]) != steps or (values[-1] < 0).any():
+            raise InputError(f"{where}, key cost, {name}: expected {steps} numbers of at least 0, one per step.")
     return Cost(*values)
 
 
@@ -219,7 +277,9 @@ def _json_matrix(where: str, key: str, rows: Any, upper: float | None = None) ->
             if cell is None:
                 continue
             if isinstance(cell, bool) or not isinstance(cell, int | float):
-                raise InputError(f"{where}, key {key}, row {i}, column {j}: expected a number or null, got {cell!r}.")
+                raise InputError(
+                    f"{where}, key {key}, row {i}, column {j}: expected a number or null, got {repr(cell)[:80]}."
+                )
             _check_range(f"{where}, key {key}, row {i}, column {j}", cell, upper)
     return np.array([[np.nan if cell is None else cell for cell in row] for row in rows], dtype=np.float64)
 
@@ -273,12 +333,17 @@ def read_matrix_costs(path: str | Path) -> Cost:
         )
     steps = [parse_csv_index(path, n, "after", row[header.index("after")]) for n, row in enumerate(rows, start=2)]
     if not steps or steps != list(range(1, len(steps) + 1)):
-        raise InputError(f"{path}, column after: expected the steps 1, 2, 3, ..., got {', '.join(map(str, steps))}.")
+        raise InputError(f"{path}, column after: expected the steps 1, 2, 3, ..., got {_shorten(steps)}.")
     columns = []
     for name in Cost.columns():
         if name in header:
             index = header.index(name)
             columns.append(parse_matrix_cells(path, [name], [[row[index]] for row in rows], first_row=2)[:, 0])
+            if (columns[-1] < 0).any():
+                row = int((columns[-1] < 0).argmax()) + 2
+                raise InputError(
+                    f"{path}, row {row}, column {name}: expected a cost of at least 0, got a negative number."
+                )
         else:
             columns.append(_unmeasured(name, len(steps)))
     return Cost(*columns)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import random
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -14,7 +16,7 @@ import numpy as np
 from perdure.base.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
 Scenario = Literal["class", "task", "domain"]
 Augmentation = Literal["none", "crop", "crop-flip"]
 Inputs: TypeAlias = "NDArray[np.uint8] | NDArray[np.float32]"
+
+
+@contextmanager
+def keep_random_state() -> Iterator[None]:
+    """Restore Python's global random state after an import: rich, which scikit-learn imports, draws a number from it."""
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.tasks.benchmark import Source, examples_in_memory, stratified_source_rows
+from perdure.tasks.benchmark import Source, examples_in_memory, keep_random_state, stratified_source_rows
 from perdure.tasks.registry import Description, register_benchmark
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def read_digits(_folder: Path, _progress: bool) -> Source:
 
     scikit-learn provides no test set. This one is drawn from a fixed seed, independent of the seed of the benchmark.
     """
-    from sklearn.datasets import load_digits  # noqa: PLC0415  (takes two seconds)
+    with keep_random_state():
+        from sklearn.datasets import load_digits  # noqa: PLC0415  (takes two seconds)
 
     ink, labels = load_digits(return_X_y=True)
     x = np.rint(ink * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)

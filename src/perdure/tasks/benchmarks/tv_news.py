@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
-from perdure.tasks.benchmark import Source, examples_in_memory, stratified_source_rows
+from perdure.tasks.benchmark import Source, examples_in_memory, keep_random_state, stratified_source_rows
 from perdure.tasks.files.archives import open_files
 from perdure.tasks.files.download import Remote, fetch
 from perdure.tasks.registry import Description, register_benchmark
@@ -103,7 +103,8 @@ def tv_news_source(files: Files) -> Source:
 
 def _read_libsvm(file: str, content: bytes) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Read the selected dimensions of ``label index:value ...`` lines; a dimension that a line leaves out is 0."""
-    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415  (takes two seconds)
+    with keep_random_state():
+        from sklearn.datasets import load_svmlight_file  # noqa: PLC0415  (takes two seconds)
 
     try:
         sparse, labels = load_svmlight_file(

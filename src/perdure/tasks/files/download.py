@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 
 from perdure.base.errors import InputError, error_message
 from perdure.base.files import lock_folder
+from perdure.tasks.benchmark import keep_random_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,8 +202,9 @@ def _progress_bar(name: str, size: int, progress: bool) -> AbstractContextManage
 
 @contextmanager
 def _rich_progress_bar(name: str, size: int) -> Iterator[ProgressBar]:
-    from rich import progress as rich  # noqa: PLC0415  (needed only on a terminal)
-    from rich.console import Console  # noqa: PLC0415
+    with keep_random_state():
+        from rich import progress as rich  # noqa: PLC0415  (needed only on a terminal)
+        from rich.console import Console  # noqa: PLC0415
 
     columns = (
         rich.TextColumn("{task.description}"),

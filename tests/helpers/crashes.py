@@ -27,5 +27,5 @@ def crash_at_write(monkeypatch, number: int, after: bool) -> None:
         if remaining[0] == 0:
             raise Crash
 
-    for module in ("base.files", "record.reader", "record.state"):
+    for module in ("base.files", "record.reader"):
         monkeypatch.setattr(f"perdure.{module}.write_atomically", write)

@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,12 @@ from torch import nn
 
 from perdure import Record, Recorder
 from perdure.base.errors import InputError
-from perdure.base.files import write_atomically
+from perdure.base.files import remove_temp_files, write_atomically
 from perdure.record import find_records
-from perdure.record.reader import load_tensors, save_tensors
+from perdure.record.reader import RecordWarning, load_tensors, save_tensors
 from perdure.record.state import load_state, save_state
+from tests.helpers.crashes import Crash, contents, crash_at_write
+from tests.helpers.records import remove_digests
 
 NET = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
@@ -89,7 +93,7 @@ def test_a_crash_between_the_files_of_a_step_does_not_commit_the_step(tmp_path, 
     recorder = make_record(tmp_path / "r", steps=1)
     before = Record.open(tmp_path / "r")
 
-    def crash(path: Path, value: object) -> None:
+    def crash(path: Path, value: object, *, digest: bool) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("perdure.record.recorder.write_json", crash)
@@ -132,6 +136,7 @@ def test_a_curriculum_may_revisit_tasks(tmp_path):
     assert record.table.shape == (3, 2)
 
 
+@pytest.mark.filterwarnings("ignore:.*the record has no digests")
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -163,10 +168,115 @@ def test_a_curriculum_may_revisit_tasks(tmp_path):
     ],
 )
 def test_a_damaged_file_of_a_record_is_named(tmp_path, damage, message):
+    """With digests, any change of a file is reported by name; without them, what is wrong with the content."""
     make_record(tmp_path / "r")
+    shutil.copytree(tmp_path / "r", tmp_path / "old")
     damage(tmp_path / "r")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"(record\.json|accuracy\.csv|cost\.csv): the file (was changed|is missing)"):
         Record.open(tmp_path / "r")
+    remove_digests(tmp_path / "old")
+    damage(tmp_path / "old")
+    with pytest.raises(InputError, match=message):
+        Record.open(tmp_path / "old")
+
+
+@pytest.mark.parametrize("name", ["record.json", "accuracy.csv", "cost.csv", "evaluations.csv", "digests.json"])
+def test_a_flipped_bit_an_appended_row_and_a_missing_row_are_reported_by_name(tmp_path, name):
+    recorder = Recorder(tmp_path / "r", tasks=2)
+    recorder.after_task(accuracy=[0.5, 0.25], evaluations=[(5, [0.25, 0.125])])
+    recorder.after_task(accuracy=[0.5, 0.75])
+    file = tmp_path / "r" / name
+    content = file.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    last_row = content.splitlines(keepends=True)[-1]
+    for changed in (bytes(flipped), content + last_row, content[: -len(last_row)]):
+        file.write_bytes(changed)
+        with pytest.raises(InputError, match=re.escape(name)):
+            Record.open(tmp_path / "r")
+    file.unlink()
+    with pytest.raises(InputError, match=re.escape(name)):
+        Record.open(tmp_path / "r")
+    file.write_bytes(content)
+    assert Record.open(tmp_path / "r").complete
+
+
+def test_a_file_that_was_added_by_hand_is_reported(tmp_path):
+    make_record(tmp_path / "r")
+    (tmp_path / "r/evaluations.csv").write_text("during,trained,batches,task,accuracy\n1,1,5,1,0.5\n")
+    with pytest.raises(InputError, match=r"evaluations\.csv: not part of the record"):
+        Record.open(tmp_path / "r")
+
+
+@pytest.mark.parametrize("number", range(1, 14))
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_at_any_write_of_a_step_leaves_a_record_that_is_verified_and_can_be_resumed(
+    tmp_path, monkeypatch, number, after
+):
+    def record_steps(path, recorder, steps):
+        for step in steps:
+            recorder.after_task(NET, accuracy=[0.5, 0.25 * step], evaluations=[(5, [0.25, 0.125])])
+
+    torch.manual_seed(0)
+    record_steps(tmp_path, Recorder(tmp_path / "whole", tasks=2, learner="a"), range(2))
+    recorder = Recorder(tmp_path / "r", tasks=2, learner="a")
+    record_steps(tmp_path, recorder, [0])
+    crash_at_write(monkeypatch, number, after)
+    crashed = False
+    try:
+        record_steps(tmp_path, recorder, [1])
+    except Crash:
+        crashed = True
+    monkeypatch.undo()
+    assert crashed == (number <= 13)
+    opened = Record.open(tmp_path / "r")
+    assert opened.manifest.steps_done in (1, 2)
+    resumed = Recorder(tmp_path / "r", tasks=2, learner="a", resume=True)
+    record_steps(tmp_path, resumed, range(resumed.next_step, 2))
+    remove_temp_files(tmp_path / "r")
+    assert contents(tmp_path / "r") == contents(tmp_path / "whole")
+
+
+def test_a_record_without_digests_opens_with_a_warning(tmp_path):
+    make_record(tmp_path / "r")
+    remove_digests(tmp_path / "r")
+    with pytest.warns(RecordWarning, match="r: the record has no digests"):
+        assert Record.open(tmp_path / "r").complete
+
+
+def test_a_damaged_or_missing_earlier_checkpoint_is_reported_on_resume(tmp_path):
+    make_record(tmp_path / "r", steps=2)
+    options = {"learner": "mine", "benchmark": "pets", "seed": 7, "lifetime_bits": 2**60, "resume": True}
+    file = tmp_path / "r/checkpoints/after-01.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"after-01\.safetensors: the checkpoint was changed or damaged"):
+        Recorder(tmp_path / "r", ["cats", "dogs", "ships"], **options)
+    file.unlink()
+    with pytest.raises(InputError, match=r"after-01\.safetensors: the checkpoint is missing"):
+        Recorder(tmp_path / "r", ["cats", "dogs", "ships"], **options)
+
+
+def test_a_missing_manifest_next_to_other_files_of_a_record_is_reported(tmp_path):
+    make_record(tmp_path / "r", steps=2)
+    (tmp_path / "r/record.json").unlink()
+    with pytest.raises(InputError, match=r"record\.json: the file is missing, but the folder holds accuracy\.csv"):
+        Recorder(tmp_path / "r", tasks=3)
+
+
+def test_a_changed_environment_is_refused_unless_allowed_and_then_recorded(tmp_path):
+    options = {"learner": "mine", "resume": True}
+    Recorder(tmp_path / "r", 2, hardware={"threads": 1, "device": "cpu"}, **options).after_task(accuracy=[0.5, 0.5])
+    changed = {"hardware": {"threads": 2, "device": "cpu"}, **options}
+    with pytest.raises(InputError, match=r"threads was 1, is 2\..*--allow-changes"):
+        Recorder(tmp_path / "r", 2, **changed)
+    assert Record.open(tmp_path / "r").manifest.changes == ()
+    Recorder(tmp_path / "r", 2, allow_changes=True, **changed).after_task(accuracy=[0.5, 0.5])
+    manifest = Record.open(tmp_path / "r").manifest
+    assert manifest.changes == ({"step": 1, "name": "threads", "old": 1, "new": 2},)
+    assert json.loads((tmp_path / "r/record.json").read_text())["changes"][0]["step"] == 2
+    Recorder(tmp_path / "r", 2, hardware={"threads": 8, "device": "cpu"}, **options)  # finished: nothing is resumed
 
 
 @pytest.mark.parametrize(
@@ -201,8 +311,10 @@ def test_a_header_whose_length_equals_the_first_byte_of_a_pickle_is_read(tmp_pat
     assert load_tensors(file)["x" * letters].tolist() == [0, 1, 2]
 
 
+@pytest.mark.filterwarnings("ignore:.*the record has no digests")
 def test_a_checkpoint_outside_the_record_is_rejected(tmp_path):
     make_record(tmp_path / "r", steps=1)
+    remove_digests(tmp_path / "r")
     manifest = json.loads((tmp_path / "r/record.json").read_text())
     manifest["checkpoints"]["1"]["file"] = "../../secret.safetensors"
     (tmp_path / "r/record.json").write_text(json.dumps(manifest))

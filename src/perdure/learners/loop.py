@@ -22,7 +22,7 @@ from perdure.learners.progress import SILENT, Position, Progress
 from perdure.learners.run import Run
 from perdure.learners.seeds import derived_seed
 from perdure.record import Record, Recorder
-from perdure.record.state import STATE, load_state, save_state
+from perdure.record.state import STATE, load_state, remove_state, save_state
 
 SAVE_SECONDS = 30.0
 """Default time between two saved states within an epoch."""
@@ -34,11 +34,20 @@ class DivergedError(InputError):
     """Raised when the loss becomes infinite or NaN. Finished steps stay in the record."""
 
 
-def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_seconds: float = SAVE_SECONDS) -> Record:
+def execute(
+    run: Run,
+    path: str | Path,
+    progress: Progress = SILENT,
+    save_seconds: float = SAVE_SECONDS,
+    *,
+    allow_changes: bool = False,
+) -> Record:
     """Train on the whole curriculum and write a record to ``path``. An unfinished record is resumed.
 
     The state is saved after each epoch (if the last state is older than a second) and within an epoch every
-    ``save_seconds``. A finished record is returned unchanged.
+    ``save_seconds``. A finished record is returned unchanged. If the versions of packages, the device or the number of
+    threads have changed since the run was started, the result would not be bit-identical, so resuming raises `InputError`;
+    with ``allow_changes`` the run continues and the change is recorded.
     """
     path = Path(path)
     settings = make_learner_settings(run.learner, run.settings)
@@ -49,13 +58,10 @@ def execute(run: Run, path: str | Path, progress: Progress = SILENT, save_second
     path.mkdir(parents=True, exist_ok=True)
     with lock_folder(path), torch.random.fork_rng(devices=[]):
         remove_temp_files(path)
-        recorder = _make_recorder(run, settings, path)
+        recorder = _make_recorder(run, settings, path, allow_changes)
         if recorder.next_step < len(run.curriculum):
             Loop(run, settings, recorder, progress, save_seconds).train()
-        state = path / STATE
-        state.unlink(missing_ok=True)
-        if state.parent.exists():
-            state.parent.rmdir()
+        remove_state(path / STATE)
     return Record.open(path)
 
 
@@ -73,7 +79,7 @@ def _check_patience(run: Run) -> None:
         )
 
 
-def _make_recorder(run: Run, settings: Any, path: Path) -> Recorder:
+def _make_recorder(run: Run, settings: Any, path: Path, allow_changes: bool) -> Recorder:
     return Recorder(
         path,
         [task.name for task in run.benchmark.tasks],
@@ -91,6 +97,7 @@ def _make_recorder(run: Run, settings: Any, path: Path) -> Recorder:
         test_examples=[len(task.test.y) for task in run.benchmark.tasks],
         hardware={"device": run.device, "threads": torch.get_num_threads()},
         resume=True,
+        allow_changes=allow_changes,
     )
 
 
@@ -132,7 +139,9 @@ class Loop:
         """Train the remaining steps of the curriculum."""
         state_file = self.recorder.path / STATE
         if state_file.exists():
-            self._restore(load_state(state_file))
+            state = load_state(state_file)
+            self._check_state(state)
+            self._restore(state)
         elif self.recorder.next_step == 0:
             self.recorder.before_training(accuracies(self.learner, []))
         else:
@@ -141,6 +150,19 @@ class Loop:
             )
         while self.position["step"] < len(self.run.curriculum):
             self._train_step()
+
+    def _check_state(self, state: Mapping[str, Any]) -> None:
+        """Raise `InputError` if the state belongs to another run, or to another moment than the record."""
+        file = self.recorder.path / STATE
+        if state.get("run", self.recorder.identity) != self.recorder.identity:
+            raise InputError(f"{file}: the state belongs to another run. Restore the right one, or delete the folder.")
+        step, is_trained = state["position"]["step"], state["position"]["trained"]
+        recorded = self.recorder.next_step
+        if recorded != step and not (is_trained and recorded == step + 1):
+            raise InputError(
+                f"{file}: the state is at step {step + 1}, but the record holds {recorded} finished steps. One of them is from "
+                "another time. Restore both from the same backup, or delete the folder and train again."
+            )
 
     def _train_step(self) -> None:
         """Train one step of the curriculum, or the rest of it after resuming, and record it."""
@@ -262,6 +284,7 @@ class Loop:
         save_state(
             self.recorder.path / STATE,
             {
+                "run": self.recorder.identity,
                 "position": self.position,
                 "cost": self.cost,
                 "best": self.best,

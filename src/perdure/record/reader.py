@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from perdure.base.errors import InputError
-from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file, read_versioned_file, write_atomically
+from perdure.base.errors import InputError, error_message
+from perdure.base.files import (
+    DIGESTS,
+    LONGEST_NAME,
+    MOST_CELLS,
+    MOST_STEPS,
+    check_digest,
+    parse_csv_index,
+    parse_csv_number,
+    read_csv_file,
+    read_versioned_file,
+    write_atomically,
+)
 from perdure.record.schema import (
     ACCURACY,
     ACCURACY_COLUMNS,
@@ -32,6 +44,11 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class RecordWarning(UserWarning):
+    """A record can be read, but something about it must be known."""
+
 
 EvaluationRow = tuple[int, int, int, int, float]
 FloatArray = NDArray[np.float64]
@@ -56,7 +73,9 @@ class Record:
     def open(cls, path: str | Path) -> Record:
         """Read the measurements of a record. Checkpoints are not read until `checkpoint` is called."""
         path = Path(path)
+        check_digest(path / MANIFEST)
         manifest = _read_manifest(path)
+        _verify(path, manifest)
         accuracies = _read_accuracies(path / ACCURACY, manifest)
         initial = accuracies[0] if not np.isnan(accuracies[0]).all() else None
         cost = _read_cost(path / COST, manifest.steps_done)
@@ -109,6 +128,20 @@ class Record:
         point = self.manifest.checkpoints[step]
         return load_tensors(self.path / point.file, point.sha256)
 
+    def check_checkpoint(self, point: Checkpoint) -> None:
+        """Raise `InputError` if the file of a checkpoint is missing or was changed after it was written."""
+        try:
+            content = (self.path / point.file).read_bytes()
+        except OSError:
+            raise InputError(
+                f"{self.path / point.file}: the checkpoint is missing. Restore it from a backup."
+            ) from None
+        if hashlib.sha256(content).hexdigest() != point.sha256:
+            raise InputError(
+                f"{self.path / point.file}: the checkpoint was changed or damaged after it was written (its SHA-256 is not that"
+                " of the record). Restore it from a backup."
+            )
+
     def decision(self, step: int) -> dict[str, Tensor]:
         """Return the additional tensors for decisions after a step (0-based); empty if logits decide."""
         point = self.manifest.decisions.get(step)
@@ -137,32 +170,113 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
     return sorted(path for path in records if records.isdisjoint(path.parents))
 
 
+def _verify(path: Path, manifest: Manifest) -> None:
+    """Compare the files of a record with their digests; a record without digests gives a warning."""
+    if not manifest.digests:
+        warnings.warn(
+            f"{path}: the record has no digests, because an earlier version wrote it. Damage cannot be detected.",
+            RecordWarning,
+            stacklevel=3,
+        )
+        return
+    if not (path / DIGESTS).exists():
+        raise InputError(
+            f"{path / DIGESTS}: the file is missing, so the record cannot be verified. Restore it from a backup."
+        )
+    for name in (MANIFEST, ACCURACY, EVALUATIONS, COST):
+        if not check_digest(path / name) and (path / name).exists():
+            raise InputError(
+                f"{path / name}: not part of the record ({DIGESTS} does not list it). Remove the file, or restore {DIGESTS}."
+            )
+
+
 def _read_manifest(path: Path) -> Manifest:
     file = path / MANIFEST
     value = read_versioned_file(file, "record", SCHEMA)
     try:
         return _parse_manifest(value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{file}: a field is missing or invalid ({error}).") from None
+        raise InputError(f"{file}: a field is missing or invalid ({error_message(error)}).") from None
+
+
+def _is_integer(value: Any, lowest: int | None = None) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and (lowest is None or value >= lowest)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_NAME
+
+
+def _is_list(value: Any, is_valid: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and len(value) <= MOST_STEPS and all(map(is_valid, value))
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_name, value))
+
+
+_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(
+        ("learner", "decides_by", "benchmark", "scenario"), (f"a name of at most {LONGEST_NAME} characters", _is_name)
+    ),
+    "tasks": (
+        f"a list of at most {MOST_STEPS} names of at most {LONGEST_NAME} characters",
+        lambda value: _is_list(value, _is_name),
+    ),
+    **dict.fromkeys(
+        ("curriculum", "test_examples"),
+        (
+            f"a list of at most {MOST_STEPS} integers from 1",
+            lambda value: _is_list(value, lambda item: _is_integer(item, 1)),
+        ),
+    ),
+    **dict.fromkeys(("trains_all", "digests"), ("true or false", lambda value: isinstance(value, bool))),
+    "seed": ("an integer or null", lambda value: value is None or _is_integer(value)),
+    "lifetime_bits": ("a positive integer or null", lambda value: value is None or _is_integer(value, 1)),
+    "steps_done": ("an integer from 0", lambda value: _is_integer(value, 0)),
+    **dict.fromkeys(
+        ("settings", "network", "provenance", "checkpoints", "decisions", "software", "hardware"),
+        ("an object", _is_object),
+    ),
+    "changes": ("a list of objects", lambda value: _is_list(value, _is_object)),
+}
+"""What each field of record.json must be."""
 
 
 def _parse_manifest(value: dict[str, Any]) -> Manifest:
     known = {name: value[name] for name in Manifest.__dataclass_fields__ if name in value}
-    tasks = tuple(str(name) for name in known["tasks"])
-    curriculum = tuple(int(task) - 1 for task in known["curriculum"])
-    steps_done = int(known["steps_done"])
+    for name, (expected, is_valid) in _FIELDS.items():
+        if name in known and not is_valid(known[name]):
+            raise ValueError(f"field {name}: expected {expected}, got {repr(known[name])[:80]}")
+    for name in ("learner", "tasks", "curriculum", "steps_done"):
+        if name not in known:
+            raise ValueError(f"field {name} is missing")
+    tasks = tuple(known["tasks"])
+    curriculum = tuple(task - 1 for task in known["curriculum"])
+    steps_done = known["steps_done"]
+    if (len(curriculum) + 1) * len(tasks) > MOST_CELLS:
+        raise ValueError(f"fields tasks and curriculum: expected at most {MOST_CELLS} accuracies (steps x tasks)")
     if not all(0 <= task < len(tasks) for task in curriculum):
-        raise ValueError("the curriculum contains a task that does not exist")
+        raise ValueError("field curriculum: the curriculum contains a task that does not exist")
     if not 0 <= steps_done <= len(curriculum):
-        raise ValueError(f"expected steps_done from 0 to {len(curriculum)}, got {steps_done}")
+        raise ValueError(f"field steps_done: expected steps_done from 0 to {len(curriculum)}, got {steps_done}")
     known |= {"tasks": tasks, "curriculum": curriculum, "steps_done": steps_done}
+    known["changes"] = tuple({**change, "step": int(change["step"]) - 1} for change in known.get("changes", ()))
     known["test_examples"] = check_test_examples(known.get("test_examples", ()), len(tasks))
-    known |= {name: _parse_checkpoints(known.get(name, {})) for name in ("checkpoints", "decisions")}
+    known |= {name: _parse_checkpoints(name, known.get(name, {})) for name in ("checkpoints", "decisions")}
     return Manifest(**known)
 
 
-def _parse_checkpoints(value: dict[str, Any]) -> dict[int, Checkpoint]:
-    checkpoints = {int(step) - 1: Checkpoint(str(item["file"]), str(item["sha256"])) for step, item in value.items()}
+def _parse_checkpoints(field: str, value: dict[str, Any]) -> dict[int, Checkpoint]:
+    checkpoints = {}
+    for step, item in value.items():
+        if not (step.isascii() and step.isdigit() and len(step) <= 6 and int(step) >= 1):
+            raise ValueError(f"field {field}: expected the number of a step as key, got {step[:80]!r}")
+        if not isinstance(item, dict) or not _is_name(item.get("file")) or not _is_name(item.get("sha256")):
+            raise ValueError(f"field {field}, step {step}: expected the names file and sha256")
+        if not item["file"] or "\0" in item["file"]:
+            raise ValueError(f"field {field}, step {step}: expected the name of a file, got {item['file'][:80]!r}")
+        checkpoints[int(step) - 1] = Checkpoint(item["file"], item["sha256"])
     files = [Path(checkpoint.file) for checkpoint in checkpoints.values()]
     if any(file.is_absolute() or ".." in file.parts for file in files):
         raise ValueError("a checkpoint is outside the record")
@@ -179,7 +293,9 @@ def _read_accuracies(file: Path, manifest: Manifest) -> FloatArray:
         task = _parse_task(file, number, task_cell, manifest)
         value = parse_csv_number(file, number, "accuracy", cell)
         if not 0 <= value <= 1:
-            raise InputError(f"{file}, row {number}, column accuracy: expected a number between 0 and 1, got {cell}.")
+            raise InputError(
+                f"{file}, row {number}, column accuracy: expected a number between 0 and 1, got {cell[:80]}."
+            )
         if after <= manifest.steps_done:
             table[after, task - 1] = value
     return table
@@ -189,7 +305,7 @@ def _numbered_rows(file: Path, columns: tuple[str, ...]) -> list[tuple[int, list
     """Return the rows of a CSV file, numbered from 2, after checking the header."""
     header, *rows = read_csv_file(file)
     if tuple(header) != columns:
-        raise InputError(f"{file}: expected the columns {','.join(columns)}, got {','.join(header)}.")
+        raise InputError(f"{file}: expected the columns {','.join(columns)}, got {','.join(header)[:200]}.")
     return list(enumerate(rows, start=2))
 
 
@@ -207,14 +323,23 @@ def read_record_evaluations(file: Path, manifest: Manifest) -> list[EvaluationRo
     if not file.exists():
         return []
     evaluations = []
+    times: set[tuple[int, int]] = set()
     for number, row in _numbered_rows(file, EVALUATION_COLUMNS):
         during, trained, batches = (
             parse_csv_index(file, number, column, cell)
             for column, cell in zip(EVALUATION_COLUMNS[:3], row[:3], strict=True)
         )
         task = _parse_task(file, number, row[3], manifest)
+        accuracy = parse_csv_number(file, number, "accuracy", row[4], empty=np.nan)
+        if not (0 <= accuracy <= 1 or np.isnan(accuracy)):
+            raise InputError(
+                f"{file}, row {number}, column accuracy: expected a number between 0 and 1, got {row[4][:80]}."
+            )
+        times.add((during, batches))
+        if len(times) * len(manifest.tasks) > MOST_CELLS:
+            raise InputError(f"{file}, row {number}: expected at most {MOST_CELLS} accuracies (evaluations x tasks).")
         if during <= manifest.steps_done:
-            evaluations.append((during, trained, batches, task, parse_csv_number(file, number, "accuracy", row[4])))
+            evaluations.append((during, trained, batches, task, accuracy))
     return evaluations
 
 
@@ -226,6 +351,10 @@ def _read_cost(file: Path, steps_done: int) -> Cost | None:
         [parse_csv_number(file, number, column, cell, empty=np.nan) for column, cell in zip(columns, row, strict=True)]
         for number, row in _numbered_rows(file, columns)
     ]
+    for number, row in enumerate(values, start=2):
+        for column, value in zip(columns, row, strict=True):
+            if value < 0:
+                raise InputError(f"{file}, row {number}, column {column}: expected at least 0, got {value:g}.")
     costs = [row[2:] for row in values if row[0] <= steps_done]
     if len(costs) != steps_done:
         raise InputError(f"{file}: expected the costs of {steps_done} steps, as in the record, got {len(costs)}.")
@@ -340,6 +469,8 @@ def load_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
         content = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path}: no such checkpoint.") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the checkpoint ({error.strerror}).") from None
     # A safetensors file begins with a length of eight bytes, which can equal the first bytes of a pickle.
     if content[8:9] != b"{" and (content[:2] == b"PK" or content[:1] == b"\x80"):
         raise InputError(

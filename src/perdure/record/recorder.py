@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import InputError
-from perdure.base.files import read_csv_file, write_csv_file, write_json
+from perdure.base.files import read_csv_file, settle_digests, write_csv_file, write_json
 from perdure.record import schema
 from perdure.record.reader import (
     Cost,
@@ -22,9 +23,13 @@ from perdure.record.reader import (
     save_tensors,
 )
 from perdure.record.schema import Checkpoint, Manifest
+from perdure.record.state import STATE
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+_IDENTITY = ("learner", "benchmark", "scenario", "seed", "tasks", "settings", "network", "provenance")
 
 
 class Recorder:
@@ -44,7 +49,8 @@ class Recorder:
     passed to ``after_task``.
 
     A directory that holds a record already raises `InputError` unless ``resume=True``. Then ``next_step`` is the step to
-    continue with, and ``restore(net)`` loads the last checkpoint.
+    continue with, and ``restore(net)`` loads the last checkpoint. If the software, the device or the number of threads has
+    changed since the record was started, resuming raises an error unless ``allow_changes=True``; the change is recorded.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class Recorder:
         test_examples: Sequence[int] | None = None,
         hardware: Mapping[str, Any] | None = None,
         resume: bool = False,
+        allow_changes: bool = False,
     ) -> None:
         self.path = Path(path)
         names = tuple(str(i + 1) for i in range(tasks)) if isinstance(tasks, int) else tuple(tasks)
@@ -87,6 +94,7 @@ class Recorder:
             test_examples=check_test_examples(test_examples or (), len(names)),
             software=schema.manifest_software(),
             hardware={**schema.manifest_hardware(), **_plain(hardware, "hardware")},
+            digests=True,
         )
         self._accuracies: list[tuple[int, int | None, int, float]] = []
         self._costs: list[tuple[int | None, ...]] = []
@@ -97,21 +105,28 @@ class Recorder:
                     f"{self.path}: this directory already holds a record. Choose another directory, or resume the record: pass "
                     "resume=True, call recorder.restore(net) and start the loop at recorder.next_step."
                 )
-            self._resume(Record.open(self.path))
+            self._resume(Record.open(self.path), allow_changes)
         else:
-            write_json(self.path / schema.MANIFEST, self._manifest.to_json())
+            self._check_no_leftovers()
+            self._write_manifest(self._manifest)
 
     @property
     def next_step(self) -> int:
         """The next step (0-based); the length of the curriculum if all steps are recorded."""
         return self._manifest.steps_done
 
+    @property
+    def identity(self) -> str:
+        """SHA-256 of everything that defines the run; equal for all recorders that can resume each other's records."""
+        fields = [getattr(self._manifest, name) for name in (*_IDENTITY, "curriculum")]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
     def before_training(self, accuracy: Sequence[float]) -> None:
         """Record the accuracies of the untrained network, which the GEM variant of forward transfer needs."""
         if self.next_step > 0:
             raise InputError(f"{self.path}: before_training must be called before the first after_task.")
         self._accuracies = self._accuracy_rows(0, None, accuracy)
-        write_csv_file(self.path / schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
+        self._write_table(schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
 
     def after_task(
         self,
@@ -163,20 +178,35 @@ class Recorder:
             *self._costs[:step],
             (step + 1, trained + 1, parameters, kept, teachers, memory_bits, operations, passes),
         ]
-        write_csv_file(self.path / schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
+        self._write_table(schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
         self._evaluations = [row for row in self._evaluations if row[0] <= step]
         for batches, values in evaluations:
             evaluated = self._accuracy_rows(step + 1, trained, values)
             self._evaluations += [(step + 1, trained + 1, batches, task, value) for _, _, task, value in evaluated]
         if self._evaluations:
-            write_csv_file(self.path / schema.EVALUATIONS, schema.EVALUATION_COLUMNS, self._evaluations)
-        write_csv_file(self.path / schema.COST, ("after", "trained", *Cost.columns()), self._costs)
+            self._write_table(schema.EVALUATIONS, schema.EVALUATION_COLUMNS, self._evaluations)
+        self._write_table(schema.COST, ("after", "trained", *Cost.columns()), self._costs)
         # The manifest is written last: it commits the step.
         manifest = dataclasses.replace(
             self._manifest, steps_done=step + 1, checkpoints=checkpoints, decisions=decisions
         )
-        write_json(self.path / schema.MANIFEST, manifest.to_json())
+        self._write_manifest(manifest)
         self._manifest = manifest
+
+    def _write_table(self, file: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        write_csv_file(self.path / file, columns, rows, digest=self._manifest.digests)
+
+    def _write_manifest(self, manifest: Manifest) -> None:
+        write_json(self.path / schema.MANIFEST, manifest.to_json(), digest=manifest.digests)
+
+    def _check_no_leftovers(self) -> None:
+        """Raise `InputError` if the folder holds files of a record whose record.json is missing."""
+        leftovers = [name for name in (schema.ACCURACY, schema.COST, STATE) if (self.path / name).exists()]
+        if leftovers:
+            raise InputError(
+                f"{self.path / schema.MANIFEST}: the file is missing, but the folder holds {leftovers[0]} of a record. Restore "
+                f"{schema.MANIFEST} from a backup, or delete the folder to start again."
+            )
 
     def _save(self, file: str, tensors: nn.Module | Mapping[str, Any]) -> Checkpoint:
         return Checkpoint(file, save_tensors(self.path / file, cpu_tensors(tensors)))
@@ -214,10 +244,10 @@ class Recorder:
             raise InputError(f"accuracy: expected {tasks} values, one per task, got {len(values)}.")
         return values
 
-    def _resume(self, record: Record) -> None:
+    def _resume(self, record: Record, allow_changes: bool) -> None:
         """Continue after the last step of the record; it must have been made with the same options."""
         old, new = record.manifest, self._manifest
-        for field in ("learner", "benchmark", "scenario", "seed", "tasks", "settings", "network", "provenance"):
+        for field in _IDENTITY:
             difference = _difference(field, getattr(old, field), getattr(new, field))
             if difference:
                 raise InputError(f"{self.path}: cannot resume: {difference}. Choose another directory.")
@@ -227,7 +257,22 @@ class Recorder:
                 f"{self.path}: cannot resume: the record has curriculum {orders[0]}, the call {orders[1]}."
                 " Choose another directory."
             )
-        self._manifest = dataclasses.replace(old, software=new.software, hardware=new.hardware)
+        for file in [*old.checkpoints.values(), *old.decisions.values()]:
+            record.check_checkpoint(file)
+        if old.digests:
+            settle_digests(self.path)
+        changes = () if record.complete else schema.environment_changes(old, new)
+        if changes and not allow_changes:
+            listing = "; ".join(f"{change['name']} was {change['old']}, is {change['new']}" for change in changes)
+            raise InputError(
+                f"{self.path}: cannot resume with a bit-identical result: {listing}. Use the same environment, or accept the "
+                "change: --allow-changes (in Python: allow_changes=True). It is then recorded."
+            )
+        self._manifest = dataclasses.replace(
+            old, software=new.software, hardware=new.hardware, changes=(*old.changes, *changes)
+        )
+        if changes:
+            self._write_manifest(self._manifest)
         if record.initial is not None:
             self._accuracies += self._accuracy_rows(0, None, record.initial.tolist())
         for step, row in enumerate(record.table):

@@ -18,6 +18,7 @@ EVALUATIONS = "evaluations.csv"
 EVALUATION_COLUMNS = ("during", "trained", "batches", "task", "accuracy")
 COST = "cost.csv"
 CHECKPOINTS = "checkpoints"
+_AFFECTS_RESULTS = ("machine", "device", "threads")
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,16 @@ class Manifest:
     decisions: dict[int, Checkpoint] = field(default_factory=dict)
     software: dict[str, str] = field(default_factory=dict)
     hardware: dict[str, Any] = field(default_factory=dict)
+    changes: tuple[dict[str, Any], ...] = ()
+    """Changes of software or hardware between interruptions: the step from which on it holds, the old and the new value."""
+    digests: bool = False
+    """Whether digests.json lists the SHA-256 of the files of the record."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of record.json: tasks and steps 1-based, the schema version first."""
         value = asdict(self)
         value["curriculum"] = [task + 1 for task in self.curriculum]
+        value["changes"] = [{**change, "step": change["step"] + 1} for change in self.changes]
         for name in ("checkpoints", "decisions"):
             value[name] = {str(step + 1): asdict(point) for step, point in sorted(getattr(self, name).items())}
         return {"schema": SCHEMA, **value}
@@ -87,3 +93,17 @@ def manifest_software() -> dict[str, str]:
 def manifest_hardware() -> dict[str, Any]:
     """Return architecture, operating system and cores of the machine; results can differ in the last bits between them."""
     return {"machine": platform.machine(), "system": platform.system(), "cores": os.cpu_count()}
+
+
+def environment_changes(old: Manifest, new: Manifest) -> tuple[dict[str, Any], ...]:
+    """Return what differs between the environment of a record and the current one, and can change results.
+
+    Versions of packages, processor architecture, device and number of threads. What the record does not state is ignored.
+    """
+    before = {**old.software, **{name: old.hardware.get(name) for name in _AFFECTS_RESULTS}}
+    after = {**new.software, **{name: new.hardware.get(name) for name in _AFFECTS_RESULTS}}
+    return tuple(
+        {"step": old.steps_done, "name": name, "old": value, "new": after[name]}
+        for name, value in before.items()
+        if value is not None and after.get(name) is not None and value != after[name]
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
 from perdure.base.errors import InputError
-from perdure.base.files import write_atomically
+from perdure.base.files import DIGESTS, check_digest, write_with_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,17 +28,26 @@ def save_state(path: Path, tree: Any) -> None:
 
     tensors: dict[str, Tensor] = {}
     skeleton = json.dumps(_replace_tensors(tree, tensors, "state"))
-    write_atomically(path, save(tensors, metadata={"tree": skeleton}))
+    write_with_digest(path, save(tensors, metadata={"tree": skeleton}))
 
 
 def load_state(path: Path) -> Any:
-    """Return the tree that `save_state` wrote; tuples are returned as lists."""
+    """Return the tree that `save_state` wrote; tuples are returned as lists. A changed file raises `InputError`."""
+    check_digest(path)
     try:
         with safe_open(path, framework="pt") as file:
             skeleton = json.loads(file.metadata()["tree"])
             return _restore_tensors(skeleton, file.get_tensor)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: cannot read the saved state ({error}). Remove the record and run again.") from None
+
+
+def remove_state(path: Path) -> None:
+    """Remove the state of a finished run; other files in its folder stay."""
+    path.unlink(missing_ok=True)
+    (path.parent / DIGESTS).unlink(missing_ok=True)
+    with suppress(OSError):  # the folder does not exist, or a file browser left a file in it
+        path.parent.rmdir()
 
 
 def _replace_tensors(value: Any, tensors: dict[str, Tensor], where: str) -> Any:

@@ -38,7 +38,7 @@ def test_resuming_after_a_crash_at_any_write_gives_the_same_bits(tmp_path, monke
     learners.execute(run, tmp_path / "uninterrupted", save_seconds=0)
     expected = contents(tmp_path / "uninterrupted")
     crashes = 0
-    for number in range(1, 140, 3):
+    for number in range(1, 120, 3):
         folder = tmp_path / f"crash-{number}"
         with monkeypatch.context() as patch:
             crash_at_write(patch, number, after=number % 2 == 0)
@@ -48,7 +48,7 @@ def test_resuming_after_a_crash_at_any_write_gives_the_same_bits(tmp_path, monke
                 crashes += 1
         learners.execute(run, folder, save_seconds=0)
         assert contents(folder) == expected, f"crash at write {number}"
-    assert crashes > 35
+    assert crashes > 25
 
 
 def test_resuming_with_dropout_and_batch_norm_gives_the_same_bits(tmp_path, monkeypatch):

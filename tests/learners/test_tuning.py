@@ -26,6 +26,7 @@ from perdure.reproduce import (
     write_classic_learners,
 )
 from perdure.reproduce.learners.study import inactive_learner_features
+from tests.helpers.crashes import Crash, contents, crash_at_write
 from tests.helpers.small_data import CPU
 
 DIGITS = tasks.load("split-digits", per_class=20, validation=0.25)
@@ -83,6 +84,46 @@ def test_tuning_resumes_after_finished_trials(tmp_path):
     assert reported == [3]
     with pytest.raises(InputError, match="another search"):
         learners.tune(run("si"), 3, tmp_path / "t.json")
+
+
+@pytest.mark.parametrize("number", [1, 3, 9, 16, 24, 31, 40, 47, 55, 61])
+def test_tuning_after_a_crash_at_any_write_gives_the_same_trials(tmp_path, monkeypatch, number):
+    small = tasks.load("split-digits", per_class=8, validation=0.25, tasks=2)
+    job = run("ewc", small, epochs=1)
+    expected = learners.tune(job, 3, tmp_path / "whole/t.json")
+    with monkeypatch.context() as patch:
+        crash_at_write(patch, number, after=number % 2 == 0)
+        with pytest.raises(Crash):
+            learners.tune(job, 3, tmp_path / "crashed/t.json")
+    resumed = learners.tune(job, 3, tmp_path / "crashed/t.json")
+    assert contents(tmp_path / "crashed") == contents(tmp_path / "whole")  # no temporary files either
+    assert (resumed.training, resumed.settings) == (expected.training, expected.settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 3}, 'training was {"epochs": 2'),
+        ({"batch_size": 7}, "training was"),
+        ({"momentum": 0.5}, "training was"),
+    ],
+)
+def test_trials_of_another_search_are_not_reused(tmp_path, change, message):
+    learners.tune(run(), 1, tmp_path / "t.json")
+    with pytest.raises(InputError, match=f"these trials belong to another search: {message}"):
+        learners.tune(run(**change), 1, tmp_path / "t.json")
+    with pytest.raises(InputError, match="another search: network was"):
+        learners.tune(replace(run(), width=8), 1, tmp_path / "t.json")
+    with pytest.raises(InputError, match="another search: data was"):
+        learners.tune(run(benchmark=tasks.load("split-digits", per_class=24, validation=0.25)), 1, tmp_path / "t.json")
+
+
+def test_changed_trials_are_reported(tmp_path):
+    learners.tune(run(), 1, tmp_path / "t.json")
+    text = (tmp_path / "t.json").read_text()
+    (tmp_path / "t.json").write_text(text.replace("0.05", "0.06"))
+    with pytest.raises(InputError, match=r"t\.json: the file was changed or damaged"):
+        learners.tune(run(), 2, tmp_path / "t.json")
 
 
 def test_a_diverging_trial_has_accuracy_0(tmp_path):
@@ -238,9 +279,9 @@ def test_trials_can_use_a_smaller_network_than_the_final_runs(tmp_path, monkeypa
     tried = []
     original = learners.tuning._accuracy
 
-    def accuracy(run, progress):
+    def accuracy(run, folder, progress, allow_changes):
         tried.append((run.width, run.training.epochs, run.training.milestones))
-        return original(run, progress)
+        return original(run, folder, progress, allow_changes)
 
     monkeypatch.setattr(learners.tuning, "_accuracy", accuracy)
     audit = run_learner_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))

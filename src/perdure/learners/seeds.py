@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_PURPOSES = ("network", "order", "augmentation", "learner", "global", "part")
+_PURPOSES = ("network", "order", "augmentation", "learner", "global", "part", "trial")
 
 
 def derived_seed(seed: int, purpose: str, *numbers: int) -> int:

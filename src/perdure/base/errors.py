@@ -1,4 +1,10 @@
-"""The error for invalid input, and helpers for its messages."""
+"""The error for invalid input, and helpers for messages."""
+
+import unicodedata
+
+STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Signals that stop a command like Ctrl-C does; Windows has no SIGHUP."""
+INTERRUPTED = "interrupted. Finished work is saved; run the same command again to resume"
 
 
 class InputError(ValueError):
@@ -21,3 +27,13 @@ def error_message(error: BaseException, longest: int = 200) -> str:
     """Return an exception's message on one line, cut to ``longest`` characters; the name of its class if it is empty."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def escape_control_characters(text: str) -> str:
+    """Return text with control, format and unpaired surrogate characters and line separators escaped as in a Python string."""
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        else character
+        for character in text
+    )

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from perdure.base.errors import InputError
 from perdure.cli.options import (
+    EXECUTES,
     AsJson,
     BatchSize,
     CountTeachers,
@@ -27,6 +28,7 @@ from perdure.cli.options import (
     task_data_option,
 )
 from perdure.cli.output.json_output import print_json
+from perdure.cli.output.names import echo
 from perdure.cli.score import CeEpsilon, Variants
 
 _PANEL = "Does it still decide for the same reasons? (SHAPC)"
@@ -119,11 +121,11 @@ def audit(
     ] = False,
     network: Annotated[
         str | None,
-        typer.Option(help="file.py:function that returns your network.", rich_help_panel=_PANEL),
+        typer.Option(help=f"file.py:function that returns your network. {EXECUTES}", rich_help_panel=_PANEL),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="file.py:function that returns [(inputs, labels), ...].", rich_help_panel=_PANEL),
+        typer.Option(help=f"file.py:function that returns [(inputs, labels), ...]. {EXECUTES}", rich_help_panel=_PANEL),
     ] = None,
     data_dir: DataDir = None,
     device: Device = "cpu",
@@ -205,7 +207,7 @@ def audit(
                 print_latent_properties(properties, Console())
     unfinished = [path for path in find_records(paths) if not Record.open(path).complete]
     for path in unfinished:
-        typer.echo(f"{path}: unfinished. Run the command or training loop that writes it again to resume", err=True)
+        echo(f"{path}: unfinished. Run the command or training loop that writes it again to resume", err=True)
     if unfinished:
         raise typer.Exit(1)
 

@@ -38,6 +38,7 @@ def demo(
     from perdure import learners, tasks
     from perdure.audits import FILE, audit
     from perdure.cli.output.audit_tables import print_audit
+    from perdure.cli.output.names import line_writer
     from perdure.cli.output.progress import AuditProgress
     from perdure.cli.output.run_progress import RunProgress
     from perdure.figures import accuracy_lines, save
@@ -60,7 +61,7 @@ def demo(
     print_audit(result, console)
     save(accuracy_lines(result), out / "accuracy.png")
     page = result.report(out / "report.html")
-    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    line_writer(console, soft_wrap=True)(f"Report: {page}")
 
 
 def _examine_explanations(out: Path, benchmark: Benchmark, protocol: Protocol) -> None:

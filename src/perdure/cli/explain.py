@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,7 @@ from perdure.cli.options import (
     parse_method_options,
 )
 from perdure.cli.output.json_output import print_json
+from perdure.cli.output.names import echo
 
 if TYPE_CHECKING:
     from perdure.cli.output.progress import ProgressBars
@@ -39,7 +41,7 @@ def _list_methods(requested: bool) -> None:
 
     for name, summary in EXPLAINERS.summaries().items():
         options = ", ".join(f"{option}={value}" for option, value in get_explainer(name).defaults.items())
-        typer.echo(f"  {name:21} {summary.replace('``', '')}" + (f" Options: {options}." if options else ""))
+        echo(f"  {name:21} {summary.replace('``', '')}" + (f" Options: {options}." if options else ""))
     raise typer.Exit
 
 
@@ -188,10 +190,12 @@ def _write(folder: Path, x: Any, labels: Any, maps: dict[str, Any], run: LoadedR
     import numpy as np
 
     from perdure import figures
+    from perdure.base.files import write_atomically
 
-    folder.mkdir(parents=True, exist_ok=True)
     arrays = {name: value.cpu().numpy() for name, value in maps.items()}
-    np.savez_compressed(folder / "maps.npz", inputs=x.cpu().numpy(), labels=labels, **arrays)
+    file = io.BytesIO()
+    np.savez_compressed(file, inputs=x.cpu().numpy(), labels=labels, **arrays)
+    write_atomically(folder / "maps.npz", file.getvalue())
     written = [folder / "maps.npz"]
     if maps and x.dim() == 4:
         names = [run.class_names[label] if run.class_names else str(label + 1) for label in labels[:SHOWN]]
@@ -208,10 +212,10 @@ def _print(explained: str, written: list[Path], maps: dict[str, Any], refused: d
             {"explained": explained, "written": [str(path) for path in written], "sums": sums, "refused": refused}
         )
     else:
-        typer.echo(f"explained: {explained}. Methods: {', '.join(maps)}", err=True)
+        echo(f"explained: {explained}. Methods: {', '.join(maps)}", err=True)
         for path in written:
-            typer.echo(path)
+            echo(path)
     for reason in refused.values():
-        typer.echo(f"perdure: {reason}", err=True)
+        echo(f"perdure: {reason}", err=True)
     if refused:
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,7 +42,32 @@ LearningRate = Annotated[float | None, typer.Option(help="Learning rate.")]
 Optimizer = Annotated[str | None, typer.Option(help="sgd, adam or adagrad.")]
 Momentum = Annotated[float | None, typer.Option(help="Momentum of sgd.")]
 Width = Annotated[int | None, typer.Option(help="Width of a built-in network.", min=1)]
+EXECUTES = "The file is executed: use only code that you trust."
+"""Ends the help of every option that takes file.py:function."""
 PerClass = Annotated[int | None, typer.Option(help="Training examples per class.", min=1)]
+
+
+_CORES = os.cpu_count() or 1
+MOST = 1_000_000
+"""Largest value of integer options that have no entry in `LARGEST`."""
+LARGEST = {
+    "seed": 2**32 - 1,
+    "seeds": 10_000,
+    "orders": 10_000,
+    "tune": 10_000,
+    "folds": 10_000,
+    "untrained": 1_000,
+    "design": 1_000,
+    "starts": 100_000,
+    "bootstrap": 100_000,
+    "permutations": 100_000,
+    "batch_size": 10**9,
+    "threads": max(256, _CORES),
+    "workers": max(16, _CORES),
+}
+"""Largest values of integer options. Threads and workers that a machine cannot start end the process, so they are limited."""
+LARGEST_FLOAT = 1e30
+"""Largest value of other numbers: networks compute in single precision, up to 3.4e38."""
 
 
 def parse_weights(texts: list[str]) -> dict[str, str | Mapping[str, float]]:

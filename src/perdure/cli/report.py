@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure.base.errors import InputError
 from perdure.cli.options import RecordPaths, output_file_option
+from perdure.cli.output.names import echo
+
+if TYPE_CHECKING:
+    from perdure.audits import Audit
 
 PAGE = "report.html"
 
@@ -25,22 +29,33 @@ def report(
 ) -> None:
     """Write the report of an audit: one HTML file that works offline.
 
-    Uses audit.json in the given folder if it is newer than the records; otherwise the records are audited first. CLAMP and
-    SHAPC are shown if audit.json contains them (perdure audit --clamp --shapc), results of perdure trust always.
+    Uses audit.json in the given folder if the records have not changed since; otherwise the records are audited first. CLAMP
+    and SHAPC are shown if audit.json contains them (perdure audit --clamp --shapc), results of perdure trust always.
     """
     from perdure.audits import FILE, Audit, add_trust_to_audit, audit
 
     if len(paths) == 1 and not paths[0].exists():
         raise InputError(f"{paths[0]}: no such directory")
     saved = paths[0] / FILE
-    fresh = len(paths) == 1 and saved.exists() and not _has_newer_records(paths[0], saved)
-    result = add_trust_to_audit(Audit.load(saved)) if fresh else audit(paths)
-    typer.echo(result.report(paths[0] / PAGE if out is None else output_file_option(out, PAGE)))
+    stored = Audit.load(saved) if len(paths) == 1 and saved.exists() else None
+    if stored is not None and _is_current(stored, paths[0]):
+        result = add_trust_to_audit(stored)
+    else:
+        if stored is not None and (stored.shapc or stored.clamp):
+            echo(
+                f"{saved}: the records have changed, so the report is made without its SHAPC and CLAMP results",
+                err=True,
+            )
+        result = audit(paths)
+    echo(result.report(paths[0] / PAGE if out is None else output_file_option(out, PAGE)))
     for written in (result.tables(tables) if tables else []) + (result.figures(figures) if figures else []):
-        typer.echo(written)
+        echo(written)
 
 
-def _has_newer_records(folder: Path, audit_file: Path) -> bool:
-    """Return whether a record below a folder was written after its audit."""
-    written = audit_file.stat().st_mtime_ns
-    return any(manifest.stat().st_mtime_ns > written for manifest in folder.rglob("record.json"))
+def _is_current(audit: Audit, folder: Path) -> bool:
+    """Return whether an audit was made of the records in a folder as they are now; times of files do not matter."""
+    from perdure.record.reader import find_records, record_digest
+
+    if not audit.sources:  # written by an earlier version
+        return False
+    return sorted(audit.sources.values()) == sorted(map(record_digest, find_records([folder])))

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from perdure.cli.output.names import echo, line_writer
+
 
 def reproduce(
     target: Annotated[
@@ -69,13 +71,13 @@ def reproduce(
     sections = []
     for name, study in chosen.studies.items():
         if only in (None, name):
-            console.print(f"{target}: {study.title}", highlight=False)
+            line_writer(console)(f"{target}: {study.title}")
             audit = run_learner_study(
                 study, data_dir, out, lambda label: RunProgress(label, console, prints_tasks=False)
             )
             sections.append(chosen.table(study, audit, out))
     chosen.write_results(sections, page or chosen.page)
-    typer.echo(page or chosen.page)
+    echo(page or chosen.page)
 
 
 def _clamp(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
@@ -97,7 +99,7 @@ def _clamp(data_dir: Path | None, out: Path, page: Path, only: str | None, threa
                 write_clamp_page(
                     part, data_dir, out, page, lambda label: RunProgress(label, console, prints_tasks=False)
                 )
-    typer.echo(page)
+    echo(page)
 
 
 def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
@@ -118,7 +120,7 @@ def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, 
                 result = retraining.run_retraining_study(study, data_dir, out, bars.show)
                 sections[name] = retraining.retraining_study_section(study, result, page.parent)
                 retraining.write_retraining_study(sections, page)
-    typer.echo(page)
+    echo(page)
 
 
 def _bias(target: str, data_dir: Path | None, out: Path, page: Path, threads: int) -> None:
@@ -137,4 +139,4 @@ def _bias(target: str, data_dir: Path | None, out: Path, page: Path, threads: in
             with PartProgress(Console(stderr=True)) as bars:
                 run_experiment(experiment, Workspace(data_dir, out, page.parent, bars.show))
     write_page(list(EXPERIMENTS.values()), out, page)
-    typer.echo(page)
+    echo(page)

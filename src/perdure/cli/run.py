@@ -11,6 +11,7 @@ from rich.console import Console
 
 from perdure.base.errors import InputError
 from perdure.cli.options import (
+    EXECUTES,
     AsJson,
     DataDir,
     Device,
@@ -27,6 +28,7 @@ from perdure.cli.options import (
     parse_integers,
 )
 from perdure.cli.output.json_output import print_json
+from perdure.cli.output.names import echo, line_writer
 
 Scenario = Literal["class", "task", "domain"]
 TUNING_SHARE = 0.1
@@ -55,7 +57,7 @@ def run(
     data_dir: DataDir = None,
     network: Annotated[
         str | None,
-        typer.Option(help="A name from --list, or file.py:function (input shape, outputs) -> network."),
+        typer.Option(help=f"A name from --list, or file.py:function (input shape, outputs) -> network. {EXECUTES}"),
     ] = None,
     width: Width = None,
     epochs: Epochs = None,
@@ -81,6 +83,13 @@ def run(
     save_seconds: Annotated[
         float, typer.Option(help="Save the state at least every N seconds within an epoch.", min=0)
     ] = 30.0,
+    allow_changes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-changes",
+            help="Resume even if package versions, device or threads have changed; the change is recorded.",
+        ),
+    ] = False,
     device: Device = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.", min=1)] = None,
     as_json: AsJson = False,
@@ -143,10 +152,11 @@ def run(
             job = learner_package.Run(data, kind, maker, width, choice.training, choice.settings, device=device)
             folder = _folder(out, data, kind.name, order)
             if tune:
-                job = _tune(job, tune, folder / "tuning.json", quiet=as_json)
+                job = _tune(job, tune, folder / "tuning.json", quiet=as_json, allow_changes=allow_changes)
             for seed in range(seeds):
                 seeded = dataclasses.replace(job, seed=seed)
-                failed |= not _execute(seeded, folder / f"seed-{seed}", results, save_seconds, quiet=as_json)
+                options = {"save_seconds": save_seconds, "allow_changes": allow_changes}
+                failed |= not _execute(seeded, folder / f"seed-{seed}", results, options, quiet=as_json)
     if as_json:
         print_json(results)
     if failed:
@@ -159,7 +169,7 @@ def _has_setting(kind: Any, name: str, chosen: list[Any]) -> bool:
     return kind in holders or not holders
 
 
-def _tune(job: Any, trials: int, file: Path, quiet: bool) -> Any:
+def _tune(job: Any, trials: int, file: Path, quiet: bool, allow_changes: bool) -> Any:
     from perdure import learners
     from perdure.cli.output.run_progress import RunProgress
 
@@ -168,13 +178,13 @@ def _tune(job: Any, trials: int, file: Path, quiet: bool) -> Any:
     def print_trial(number: int, trial: dict[str, Any]) -> None:
         values = "  ".join(f"{name} {value:.3g}" for name, value in trial["settings"].items())
         line = f"{job.learner.name} trial {number}/{trials}  {values}  validation {trial['validation_accuracy']:.4f}"
-        console.print(line, highlight=False, soft_wrap=True)
+        line_writer(console, soft_wrap=True)(line)
 
     with RunProgress(f"{job.learner.name} tuning", console, prints_tasks=False) as progress:
-        return learners.tune(job, trials, file, progress, print_trial)
+        return learners.tune(job, trials, file, progress, print_trial, allow_changes=allow_changes)
 
 
-def _execute(job: Any, where: Path, results: list[dict[str, Any]], save_seconds: float, quiet: bool) -> bool:
+def _execute(job: Any, where: Path, results: list[dict[str, Any]], options: dict[str, Any], quiet: bool) -> bool:
     """Train one run; a run that diverges is reported and does not stop the others."""
     from perdure import learners
     from perdure.cli.output.run_progress import RunProgress
@@ -182,16 +192,16 @@ def _execute(job: Any, where: Path, results: list[dict[str, Any]], save_seconds:
     console = Console(stderr=quiet)
     with RunProgress(f"{job.learner.name} seed {job.seed}", console) as progress:
         try:
-            record = learners.execute(job, where, progress, save_seconds)
+            record = learners.execute(job, where, progress, **options)
         except learners.DivergedError as error:
-            typer.echo(f"perdure: {error}", err=True)
+            echo(f"perdure: {error}", err=True)
             return False
     last = record.table[-1].tolist()
     trained = range(len(last)) if job.learner.trains_all else sorted(set(record.manifest.curriculum))
     average = sum(last[task] for task in trained) / len(trained)
     results.append({"record": str(where), "learner": job.learner.name, "seed": job.seed, "accuracy": last})
     if not quiet:
-        console.print(f"{where}  average accuracy {average:.4f}", highlight=False, soft_wrap=True)
+        line_writer(console, soft_wrap=True)(f"{where}  average accuracy {average:.4f}")
     return True
 
 
@@ -221,7 +231,7 @@ def _list_all(as_json: bool) -> None:
         print_json(entries)
         return
     for kind, summaries in entries.items():
-        typer.echo(f"{kind}:")
+        echo(f"{kind}:")
         width = max(map(len, summaries))
         for name, summary in summaries.items():
-            typer.echo(f"  {name:{width}}  {summary}")
+            echo(f"  {name:{width}}  {summary}")

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter
 
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, escape_control_characters
+from perdure.base.files import write_atomically
 
 # The palette of Okabe and Ito, distinguishable for color-blind readers; black last.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 FORMATS = ("png", "svg", "pdf")
+_METADATA: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def series_color(index: int) -> str:
@@ -25,19 +33,51 @@ def style_shortened_label(name: str, max_length: int = 18) -> str:
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG, SVG or PDF, depending on the file name's extension, and return the path."""
+    """Write a figure as PNG, SVG or PDF, depending on the file name's extension, and return the path.
+
+    The same figure always gives the same bytes: files contain no dates and no random identifiers. They are written
+    atomically. Names are drawn as they are: ``$`` does not begin a formula.
+    """
     path = Path(path)
-    if path.suffix[1:].lower() not in FORMATS:
+    extension = path.suffix[1:].lower()
+    if extension not in FORMATS:
         extensions = ", ".join(f".{name}" for name in FORMATS)
         raise InputError(f"{path}: expected a file name that ends in one of {extensions}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=160, bbox_inches="tight")
+    write_atomically(path, _figure_bytes(figure, extension, dpi=160))
     return path
 
 
 def as_svg(figure: Figure) -> str:
     """Return a figure as an SVG element that can be embedded in HTML."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
-    svg = text.getvalue()
+    svg = _figure_bytes(figure, "svg").decode()
     return svg[svg.index("<svg") :]
+
+
+def _figure_bytes(figure: Figure, extension: str, **options: Any) -> bytes:
+    """Return a figure as the bytes of a file, which depend on nothing but the figure."""
+    _escape_names(figure)
+    file = io.BytesIO()
+    # The settings also hold for tick labels, which are created while the figure is drawn.
+    with rc_context({"svg.hashsalt": "perdure", "text.parse_math": False}):
+        figure.savefig(file, format=extension, bbox_inches="tight", metadata=_METADATA[extension], **options)
+    return file.getvalue()
+
+
+def _escape_names(figure: Figure) -> None:
+    """Escape control characters in all texts of a figure, and draw ``$`` as it is."""
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+        text.set_text(_escaped_lines(text.get_text()))
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            formatter = axis.get_major_formatter()
+            if isinstance(formatter, FuncFormatter):  # named ticks, whose texts are set while the figure is drawn
+                formatter.func = partial(_escaped_label, formatter.func)
+
+
+def _escaped_label(label: Callable[[float, int | None], str], value: float, position: int | None) -> str:
+    return _escaped_lines(label(value, position))
+
+
+def _escaped_lines(text: str) -> str:
+    return "\n".join(escape_control_characters(line) for line in text.split("\n"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -96,8 +98,11 @@ def describe(name: str) -> Description:
 def build(name: str, *, input_shape: Sequence[int], outputs: int, seed: int = 0, width: int | None = None) -> Network:
     """Create a network on the CPU, initialized from ``seed`` alone.
 
-    ``input_shape`` is the shape of one example, without the batch dimension. The global random state does not change.
+    ``input_shape`` is the shape of one example, without the batch dimension. The global random state does not change. A width
+    whose network does not fit into the memory of the machine is refused before anything is allocated.
     """
+    if width is not None:
+        _check_memory(name, input_shape, outputs, width)
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would also reseed the accelerators
         return _make(name, input_shape, outputs, width)
@@ -118,6 +123,29 @@ def _make(name: str, input_shape: Sequence[int], outputs: int, width: int | None
         _positive_integer(name, "outputs", outputs),
         _positive_integer(name, "width", entry.description.width if width is None else width),
     )
+
+
+def _check_memory(name: str, input_shape: Sequence[int], outputs: int, width: int) -> None:
+    """Refuse a network whose parameters, gradients, momentum and one copy do not fit into the available memory."""
+    available = _available_memory()
+    try:
+        needed = 4 * 4 * count_parameters(name, input_shape=input_shape, outputs=outputs, width=width)
+    except (RuntimeError, OverflowError, TypeError):  # more elements than a tensor can have
+        needed = None
+    if needed is None or (available is not None and needed > available):
+        size = "more memory than any machine has" if needed is None else f"about {needed / 1e9:.1f} GB of memory"
+        there = "" if available is None else f", {available / 1e9:.1f} GB are available"
+        raise InputError(f"network {name!r}: width {width} needs {size}{there}; pass a smaller width")
+
+
+def _available_memory() -> int | None:
+    """Return the available memory in bytes, including swap; None if the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
+    sizes = dict(line.split(":", 1) for line in lines if ":" in line)
+    return sum(1024 * int(sizes[key].split()[0]) for key in ("MemAvailable", "SwapFree") if key in sizes) or None
 
 
 def _positive_integer(name: str, parameter: str, value: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterable
 from importlib.resources import files
@@ -80,6 +82,9 @@ def write_page(audit: Audit, path: Path, examples: Iterable[ExampleView] | None 
 def _context(audit: Audit, examples: tuple[ExampleView, ...]) -> dict[str, Any]:
     """Return the variables of the page's template."""
     data = page_data(audit)
+    style = _asset("style.css")
+    scripts = "\n".join(_asset(f"scripts/{name}.js") for name in SCRIPTS)
+    script = f'\n"use strict";\n(() => {{\n{scripts}\n}})();\n'
     missing = audit.missing(variants=True)
     available = [name for name in MEASURES if any(name in entry.measures for entry in audit.learners)]
     return {
@@ -118,10 +123,22 @@ def _context(audit: Audit, examples: tuple[ExampleView, ...]) -> dict[str, Any]:
         **trust_context(audit),
         "viewer": viewer_data(examples),
         "data": data,
-        "style": _asset("style.css"),
-        "script": "\n".join(_asset(f"scripts/{name}.js") for name in SCRIPTS),
+        "style": style,
+        "script": script,
+        "policy": _content_security_policy(style, script),
         **_provenance(audit),
     }
+
+
+def _content_security_policy(style: str, script: str) -> str:
+    """Return the policy of the page: its own style and script, embedded images, and nothing from anywhere else."""
+    style_hash, script_hash = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in (style, script)
+    )
+    return (
+        f"default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _asset(name: str) -> str:

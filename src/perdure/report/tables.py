@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.audits import MEASURES, Audit, Interval, LatentProperties, LearnerAudit
+from perdure.base.errors import escape_control_characters
 
 LONG_TEXT = 24
 """Texts of more characters than this are wrapped and count as two columns."""
@@ -28,12 +29,13 @@ _LATEX = str.maketrans(
         "\\": r"\textbackslash{}",
         "<": r"\textless{}",
         ">": r"\textgreater{}",
-        "\n": " ",
     }
 )
 _MARKDOWN = str.maketrans(
-    {"|": r"\|", "\\": r"\\", "<": "&lt;", ">": "&gt;", "&": "&amp;", "*": r"\*", "`": r"\`", "\n": " "}
+    {"<": "&lt;", ">": "&gt;", "&": "&amp;"} | {character: f"\\{character}" for character in r"|\*`[]~$"}
 )
+_FORMULA_STARTS = ("=", "+", "-", "@")
+"""Spreadsheets compute texts that begin with one of these characters."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Table:
             (name, *(f"{name} {part}" for part in ("low", "high", "runs"))) if intervals else (name,)
             for name, intervals in zip(self.header, has_intervals, strict=True)
         ]
-        writer.writerow([name for names in header for name in names])
+        writer.writerow([_csv_text(name) for names in header for name in names])
         for row in self.rows:
             groups = [_csv_cells(cell, intervals) for cell, intervals in zip(row, has_intervals, strict=True)]
             writer.writerow([cell for group in groups for cell in group])
@@ -82,14 +84,11 @@ class Table:
         columns = "".join("l" if is_text else "r" for is_text in self.text_columns)
         lines = [r"\begin{tabular}{" + columns + "}", r"\toprule", _latex_row(self.header, 0), r"\midrule"]
         lines += [_latex_row(row, self.digits) for row in self.rows]
-        return "\n".join([f"% {self.title}", *lines, r"\bottomrule", r"\end{tabular}", ""])
+        return "\n".join([f"% {escape_control_characters(self.title)}", *lines, r"\bottomrule", r"\end{tabular}", ""])
 
     def markdown(self) -> str:
         """Return a Markdown table."""
-        body = [
-            [format_report_cell(cell, self.digits).translate(_MARKDOWN) for cell in row]
-            for row in (self.header, *self.rows)
-        ]
+        body = [[_markdown_cell(cell, self.digits) for cell in row] for row in (self.header, *self.rows)]
         rule = "|" + " --- |" * len(self.header)
         lines = ["| " + " | ".join(row) + " |" for row in body]
         return "\n".join([lines[0], rule, *lines[1:], ""])
@@ -112,8 +111,20 @@ def format_report_cell(cell: Cell, digits: int = 3) -> str:
 def _csv_cells(cell: Cell, intervals: bool) -> Sequence[object]:
     if isinstance(cell, Interval):
         return ["" if _is_nan(part) else part for part in (cell.mean, cell.low, cell.high)] + [cell.n]
-    value: object = "" if cell is None or _is_nan(cell) else cell
+    value: object = "" if cell is None or _is_nan(cell) else _csv_text(cell) if isinstance(cell, str) else cell
     return [value, "", "", ""] if intervals else [value]
+
+
+def _csv_text(text: str) -> str:
+    """Return a text for CSV: on one line, and after an apostrophe if a spreadsheet would compute it as a formula."""
+    escaped = escape_control_characters(text)
+    return f"'{escaped}" if escaped.startswith(_FORMULA_STARTS) else escaped
+
+
+def _markdown_cell(cell: Cell, digits: int) -> str:
+    """Return a cell for Markdown; only texts contain characters that Markdown would interpret."""
+    text = format_report_cell(cell, digits)
+    return escape_control_characters(text).translate(_MARKDOWN) if isinstance(cell, str) else text.replace("<", "&lt;")
 
 
 def _is_nan(value: object) -> bool:
@@ -121,7 +132,12 @@ def _is_nan(value: object) -> bool:
 
 
 def _latex_row(cells: Sequence[Cell], digits: int) -> str:
-    return " & ".join(format_report_cell(cell, digits).translate(_LATEX).replace("–", "--") for cell in cells) + r" \\"
+    return " & ".join(_latex_cell(cell, digits) for cell in cells) + r" \\"
+
+
+def _latex_cell(cell: Cell, digits: int) -> str:
+    text = escape_control_characters(format_report_cell(cell, digits)).translate(_LATEX).replace("–", "--")
+    return f"{{{text[0]}}}{text[1:]}" if text.startswith(("[", "*")) else text  # otherwise an argument of \\
 
 
 def _learner_columns(audit: Audit) -> tuple[str, ...]:

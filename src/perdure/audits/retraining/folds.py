@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from multiprocessing import active_children, connection, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -171,9 +174,13 @@ def train_folds(folds: Folds, folder: Path, workers: int | None = None, progress
             done += 1
             report(done, folds.count)
         return used
-    with ProcessPoolExecutor(used, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(_train, folds, fold, folder, max(1, cores // used)) for fold in missing]
+    others = set(active_children())
+    with _blocked_in_workers():
+        pool = ProcessPoolExecutor(used, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    with pool:
         try:
+            with _blocked_in_workers():
+                jobs = [pool.submit(_train, folds, fold, folder, max(1, cores // used)) for fold in missing]
             for job in as_completed(jobs):
                 job.result()
                 done += 1
@@ -183,9 +190,33 @@ def train_folds(folds: Folds, folder: Path, workers: int | None = None, progress
                 f"{folder}: a worker process ended unexpectedly: memory ran out, or the calling script lacks "
                 'if __name__ == "__main__":. Pass workers=1 to train in this process'
             ) from None
+        except KeyboardInterrupt:  # interrupted folds resume, so their workers need not finish
+            for worker in set(active_children()) - others:
+                worker.terminate()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
     return used
+
+
+@contextmanager
+def _blocked_in_workers() -> Iterator[None]:
+    """Block Ctrl-C and hang-ups while processes are started: they inherit the mask, and this process ends them itself."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _end_with_parent() -> None:
+    """End this worker when its parent process is killed; otherwise it would wait for jobs forever."""
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=lambda: (connection.wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
 def _finished(path: Path) -> bool:

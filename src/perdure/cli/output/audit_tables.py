@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from perdure.audits import MEASURES, AccuracyDifference, Audit, Interval, LearnerAudit, ShapcResult
 from perdure.audits.accuracy_differences import LEVEL
@@ -20,6 +19,7 @@ from perdure.audits.shapc.results import (
     explain_calibrated_score,
     is_clipped_score,
 )
+from perdure.cli.output.names import line_writer, shown_name, table_row
 
 SHAPC_COLUMNS = {
     "average_accuracy": "average accuracy ↑",
@@ -31,7 +31,9 @@ SHAPC_COLUMNS = {
 
 LABEL_WIDTH = 26
 CELL_WIDTH = 26
-"""Characters for the label of a metric, and for a value with its interval."""
+NAME_WIDTH = 22
+PAIR_WIDTH = 50
+"""Characters for the label of a metric, a value with its interval, the name of a learner, and the names of two learners."""
 
 
 def print_audit(audit: Audit, console: Console, variants: bool = False) -> None:
@@ -39,7 +41,7 @@ def print_audit(audit: Audit, console: Console, variants: bool = False) -> None:
 
     ``variants`` adds other frameworks' variants of the metrics.
     """
-    write = partial(console.print, highlight=False, markup=False)
+    write = line_writer(console)
     benchmarks = {entry.benchmark for entry in audit.learners}
     if len(benchmarks) == 1 and "" not in benchmarks:
         write(f"Benchmark: {audit.learners[0].benchmark}")
@@ -68,23 +70,21 @@ def _table(audit: Audit, learners: tuple[LearnerAudit, ...], with_benchmark: boo
     table.add_column("metric")
     for entry in learners:
         runs = f"{len(entry.runs)} run{'s' if len(entry.runs) != 1 else ''}"
-        where = f"{escape(entry.benchmark)}\n{runs}" if with_benchmark else runs
-        table.add_column(f"{escape(entry.title)}\n[dim]{where}[/dim]", justify="right")
+        where = f"{shown_name(entry.benchmark, NAME_WIDTH).plain}\n{runs}" if with_benchmark else runs
+        table.add_column(Text.assemble(shown_name(entry.title, NAME_WIDTH), (f"\n{where}", "dim")), justify="right")
     for name in MEASURES:
         if any(name in entry.measures for entry in audit.learners):
-            table.add_row(
-                f"{audit.label(name)} {_arrow(name)}", *(_cell(entry.measures.get(name)) for entry in learners)
-            )
+            cells = (_cell(entry.measures.get(name)) for entry in learners)
+            table_row(table, (f"{audit.label(name)} {_arrow(name)}", *cells))
     if variants:
         table.add_section()
         for name in dict.fromkeys(name for entry in audit.learners for name in entry.variants):
-            table.add_row(
-                f"{audit.label(name)} {_arrow(name)}", *(_cell(entry.variants.get(name)) for entry in learners)
-            )
+            cells = (_cell(entry.variants.get(name)) for entry in learners)
+            table_row(table, (f"{audit.label(name)} {_arrow(name)}", *cells))
     table.add_section()
     for name in audit.learners[0].scores:
-        table.add_row(f"CL_score {name} ↑", *(_cell(entry.scores[name]) for entry in learners))
-        table.add_row(f"CL_stability {name} ↑", *(_cell(entry.cl_stability[name]) for entry in learners))
+        table_row(table, (f"CL_score {name} ↑", *(_cell(entry.scores[name]) for entry in learners)))
+        table_row(table, (f"CL_stability {name} ↑", *(_cell(entry.cl_stability[name]) for entry in learners)))
     return table
 
 
@@ -104,11 +104,11 @@ def print_shapc(audit: Audit, console: Console) -> None:
     table.add_column("learner")
     for label in SHAPC_COLUMNS.values():
         table.add_column(label, justify="right")
-    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    write = line_writer(console, soft_wrap=True)
     learners = [entry for entry in audit.learners if "shapc_calibrated" in entry.measures]
     for entry in learners:
         scores = {**entry.measures, "shapc_calibrated": clipped_score(entry.measures["shapc_calibrated"])}
-        table.add_row(entry.title, *(str(scores[name]) for name in SHAPC_COLUMNS))
+        table_row(table, (shown_name(entry.title, NAME_WIDTH), *(str(scores[name]) for name in SHAPC_COLUMNS)))
     console.print(table)
     write(f"Calibrated: {SCALE}.")
     for entry in learners:
@@ -123,7 +123,7 @@ def print_shapc(audit: Audit, console: Console) -> None:
 
 def print_shapc_result(result: ShapcResult, console: Console) -> None:
     """Print the SHAPC of one run in detail."""
-    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    write = line_writer(console, soft_wrap=True)
     count = sum(len(rows) for rows in result.examples.values())
     write("")
     calibrated = clipped_score(result.calibrated)
@@ -160,7 +160,7 @@ MAIN_METRICS = ("average_accuracy", "forgetting")
 
 def print_accuracy_differences(audit: Audit, console: Console) -> None:
     """Print the differences over several common seeds as a table, and say in words why there is none for other pairs."""
-    write = partial(console.print, highlight=False, markup=False)
+    write = line_writer(console)
     rows = [entry for entry in audit.accuracy_differences if entry.difference.runs > 1]
     varying = {entry.metric for entry in rows if entry.tested}
     if varying:
@@ -174,7 +174,7 @@ def print_accuracy_differences(audit: Audit, console: Console) -> None:
 
 
 def _print_rows(audit: Audit, rows: Sequence[AccuracyDifference], console: Console) -> None:
-    write = partial(console.print, highlight=False, markup=False)
+    write = line_writer(console)
     names = list(dict.fromkeys(entry.metric for entry in rows))
     shown = names if len(rows) <= MOST_ROWS else [name for name in names if name in MAIN_METRICS]
     main_rows = [entry for entry in rows if entry.metric in shown]
@@ -212,11 +212,12 @@ def _difference_table(audit: Audit, rows: Sequence[AccuracyDifference], names: S
     several_benchmarks = len({entry.benchmark for entry in audit.learners}) > 1
     for name in names:
         arrow = "↑" if MEASURES[name].higher_is_better else "↓"
-        table.add_row(f"[bold]{escape(audit.label(name))} {arrow}[/bold]", "", "", "")
+        table.add_row(Text(shown_name(f"{audit.label(name)} {arrow}").plain, "bold"), "", "", "")
         for entry in rows:
             if entry.metric == name:
                 where = f" on {entry.benchmark}" if several_benchmarks else ""
-                table.add_row(escape(f"{entry.first} − {entry.second}{where}"), *_difference_cells(entry))
+                pair = shown_name(f"{entry.first} − {entry.second}{where}", PAIR_WIDTH)
+                table.add_row(pair, *map(shown_name, _difference_cells(entry)))
         table.add_section()
     return table
 

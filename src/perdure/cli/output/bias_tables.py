@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from perdure.cli.output.names import line_writer, table_row
 
 if TYPE_CHECKING:
     from perdure.audits.bias.results import BiasResult, ExplainerBias
@@ -19,7 +20,7 @@ BASELINES = {"mean": "the mean of the background", "array": "the given baseline"
 
 def print_bias(result: BiasResult, file: Path, console: Console) -> None:
     """Print the bias of every explainer and control, and the verdict."""
-    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    write = line_writer(console, soft_wrap=True)
     settings = result.settings
     write(
         f"Can the explanations be trusted? {result.subject}: {result.examples} examples, "
@@ -62,9 +63,8 @@ def _table(result: BiasResult) -> Table:
         if previous is not None and entry.control and not previous.control:
             table.add_section()
         cells = (entry.corrected.mean(), *(entry.cells[0][side].mean for side in range(2)))
-        table.add_row(
-            _name(entry), _interval(entry.overall), *("–" if cell != cell else f"{cell:.4f}" for cell in cells)
-        )
+        numbers = ("–" if cell != cell else f"{cell:.4f}" for cell in cells)
+        table_row(table, (_name(entry), _interval(entry.overall), *numbers))
     return table
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from perdure.cli.output.names import shown_name
+from perdure.cli.output.names import line_writer, shown_name
 from perdure.surrogate import describe
 from perdure.surrogate.best_order import UNTESTED_NOTE
 from perdure.surrogate.rank_comparison import WARNING
@@ -35,15 +35,17 @@ def print_fit(fit: Fit, console: Console, details: bool = False, notes: Sequence
         console.print(_paper_parameters(fit))
     for columns in _column_groups(len(fit.problem.tasks), console):
         console.print(_tasks(fit, columns, details))
-    console.print(f"95 % intervals: {fit.interval_kind}. {UNSUPPORTED_NOTE}", highlight=False)
+    write = line_writer(console)
+    write(f"95 % intervals: {fit.interval_kind}. {UNSUPPORTED_NOTE}")
     for line in (*describe(fit, details), *notes):
-        console.print(line, highlight=False, style="yellow" if line.startswith("Warning") else None, markup=False)
+        write(line, style="yellow" if line.startswith("Warning") else None)
 
 
 def print_latent_properties(properties: LatentProperties, console: Console) -> None:
     """Print the CLAMP fit of an audit: the properties of the learners with intervals, and the summary."""
     where = f" on {properties.benchmark}" if properties.benchmark else ""
-    table = Table(header_style="bold", title=f"Algorithm or tasks? CLAMP{where}", title_justify="left")
+    title = shown_name(f"Algorithm or tasks? CLAMP{where}")
+    table = Table(header_style="bold", title=title, title_justify="left")
     table.add_column("learner", overflow="fold")
     for name in ALGORITHM_PROPERTIES:
         table.add_column(name, justify="right", no_wrap=True)
@@ -56,9 +58,10 @@ def print_latent_properties(properties: LatentProperties, console: Console) -> N
         ]
         table.add_row(shown_name(algorithm, NAME_WIDTH), *cells)
     console.print(table)
-    console.print(f"95 % intervals: {properties.interval_kind}. {UNSUPPORTED_NOTE}", highlight=False)
+    write = line_writer(console)
+    write(f"95 % intervals: {properties.interval_kind}. {UNSUPPORTED_NOTE}")
     for note in properties.notes:
-        console.print(note, highlight=False, style="yellow" if note.startswith("Warning") else None, markup=False)
+        write(note, style="yellow" if note.startswith("Warning") else None)
 
 
 def print_fit_extras(extras: dict[str, Any], console: Console) -> None:
@@ -80,10 +83,8 @@ def print_fit_extras(extras: dict[str, Any], console: Console) -> None:
     if "design" in extras:
         _print_design(extras["design"], console)
     for profile in extras.get("profiles", []):
-        console.print(
-            f"Profile likelihood of {profile.name}: {profile.estimate:.3f}, 95 % [{profile.low:.3f}, {profile.high:.3f}]",
-            highlight=False,
-            markup=False,
+        line_writer(console)(
+            f"Profile likelihood of {profile.name}: {profile.estimate:.3f}, 95 % [{profile.low:.3f}, {profile.high:.3f}]"
         )
 
 
@@ -104,7 +105,7 @@ def print_ranks(ranks: RankComparison, console: Console) -> None:
     table = Table(header_style="bold", title=f"rank by {ranks.property} (1 = highest)")
     table.add_column("algorithm")
     for name in ranks.data_sets:
-        table.add_column(shown_name(name), justify="right")
+        table.add_column(shown_name(name, CELL_WIDTH - 3), justify="right")
     for index, algorithm in enumerate(ranks.algorithms):
         cells = [
             f"{ranks.ranks[row, index]:g} [{ranks.rank_low[row, index]:.0f}, {ranks.rank_high[row, index]:.0f}]"
@@ -140,7 +141,7 @@ def _paper_parameters(fit: Fit) -> Table:
         table.add_column(symbol, justify="right")
     for index, algorithm in enumerate(fit.problem.algorithms):
         values = (fit.paper.efficiency, fit.paper.retention, fit.paper.translation)
-        table.add_row(shown_name(algorithm), *(f"{array[index]:.2f}" for array in values))
+        table.add_row(shown_name(algorithm, NAME_WIDTH), *(f"{array[index]:.2f}" for array in values))
     return table
 
 
@@ -184,9 +185,7 @@ def _print_prediction(prediction: Any, console: Console) -> None:
         console.print(table)
     if prediction.guessed:
         guessed = ", ".join(prediction.tasks[task] for task in prediction.guessed)
-        console.print(
-            f"warning: not trained in the curves, values are guesses: {guessed}", style="yellow", highlight=False
-        )
+        line_writer(console)(f"warning: not trained in the curves, values are guesses: {guessed}", style="yellow")
 
 
 def _estimate(fit: Fit, name: str, index: int | tuple[int, int]) -> str:

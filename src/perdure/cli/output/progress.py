@@ -20,6 +20,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from perdure.base.errors import escape_control_characters
+
 if TYPE_CHECKING:
     from perdure.audits.shapc.runner import ShapcProgress
     from perdure.metrics import Interval
@@ -31,10 +33,10 @@ class ProgressBars:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
-            TextColumn("{task.fields[detail]}"),
+            TextColumn("{task.fields[detail]}", markup=False),
             TimeElapsedColumn(),
             TextColumn("ETA"),
             TimeRemainingColumn(),
@@ -53,7 +55,7 @@ class ProgressBars:
 
     def add(self, description: str, total: int | None = None) -> TaskID:
         """Add a bar."""
-        return self.bars.add_task(description, total=total, detail="")
+        return self.bars.add_task(escape_control_characters(description), total=total, detail="")
 
 
 class PartProgress(ProgressBars):
@@ -67,7 +69,7 @@ class PartProgress(ProgressBars):
         """Show the current part; a new total starts a new bar."""
         if total not in self.parts:
             self.parts[total] = self.add(part, total)
-        self.bars.update(self.parts[total], description=part, completed=done)
+        self.bars.update(self.parts[total], description=escape_control_characters(part), completed=done)
 
 
 class AuditProgress(ProgressBars):
@@ -88,7 +90,7 @@ class AuditProgress(ProgressBars):
 @contextmanager
 def spinner(text: str, console: Console) -> Iterator[None]:
     """Show a spinner and the elapsed time during work of unknown length; removed when it is done."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        progress.add_task(text, total=None)
+        progress.add_task(escape_control_characters(text), total=None)
         yield

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+
+from perdure.cli.output.names import line_writer, table_row
 
 if TYPE_CHECKING:
     from perdure.audits.retraining.checkpoints import CheckpointResult
@@ -18,7 +19,7 @@ COLUMNS = ("MeGe ↑", "mean distance ↓", "ReCo rates ↑", "p", "ReCo precisi
 
 def print_retraining(result: RetrainingResult, distance: str, console: Console) -> None:
     """Print the scores of every method at every noise level, the trends, and what could not be computed."""
-    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    write = line_writer(console, soft_wrap=True)
     write(
         f"Do explanations survive retraining? {result.network} on {result.data}, {result.folds} folds, "
         f"{result.per_fold} examples per fold, distance {distance}"
@@ -32,9 +33,8 @@ def print_retraining(result: RetrainingResult, distance: str, console: Console) 
     for index, stage in enumerate(result.stages):
         accuracy = f"{sum(stage.accuracy) / len(stage.accuracy):.3f}"
         for method in result.methods:
-            table.add_row(
-                str(stage.noise), accuracy, _name(method, result), *_cells(result.scores(method, distance, index))
-            )
+            cells = _cells(result.scores(method, distance, index))
+            table_row(table, (str(stage.noise), accuracy, _name(method, result), *cells))
         table.add_section()
     console.print(table)
     _print_trends(result, distance, console)
@@ -49,7 +49,7 @@ def print_retraining(result: RetrainingResult, distance: str, console: Console) 
 
 
 def _print_trends(result: RetrainingResult, distance: str, console: Console) -> None:
-    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    write = line_writer(console, soft_wrap=True)
     for top_down in (False, True):
         if len(result.cascade() if top_down else result.levels()) < 3:
             continue
@@ -68,7 +68,7 @@ def _print_trends(result: RetrainingResult, distance: str, console: Console) -> 
 
 def print_checkpoints(result: CheckpointResult, distance: str, console: Console) -> None:
     """Print the scores over all pairs of checkpoints with SHAPC, then each pair for the first explainer."""
-    write = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    write = line_writer(console, soft_wrap=True)
     write(
         f"{result.run}: {result.learner}, pairs of checkpoints, {result.per_task} examples per task, distance {distance}"
     )
@@ -77,7 +77,8 @@ def print_checkpoints(result: CheckpointResult, distance: str, console: Console)
     for name in (*COLUMNS, "SHAPC"):
         table.add_column(name, justify="right")
     for method in result.methods:
-        table.add_row(method, *_cells(result.scores(method, distance)), f"{result.mean_shapc(method):.4f}")
+        cells = _cells(result.scores(method, distance))
+        table_row(table, (method, *cells, f"{result.mean_shapc(method):.4f}"))
     console.print(table)
     first = result.methods[0]
     for before, after in result.steps():

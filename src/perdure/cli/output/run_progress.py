@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from perdure.cli.output.names import line_writer
 from perdure.cli.output.progress import ProgressBars
 from perdure.learners import Position, Progress
 
@@ -51,10 +52,7 @@ class RunProgress(ProgressBars, Progress):
         cells = " ".join(f"{value:.2f}" for value in accuracies)
         self.accuracy = f"  accuracy {cells}"
         if not self.console.is_terminal and self.prints_tasks:
-            self.console.print(
-                f"{self.label}  task {position.step + 1}/{position.steps} ({position.task})  accuracy {cells}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            write = line_writer(self.console, soft_wrap=True)
+            write(f"{self.label}  task {position.step + 1}/{position.steps} ({position.task})  accuracy {cells}")
         elif self.console.is_terminal and position.step + 1 == position.steps:
             self.bars.update(self.bar, total=1, completed=1, detail=f"done{self.accuracy}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from perdure.base.errors import InputError
 from perdure.cli.options import (
+    EXECUTES,
     AsJson,
     DataDir,
     Device,
@@ -29,6 +29,7 @@ from perdure.cli.options import (
     parse_method_options,
 )
 from perdure.cli.output.json_output import print_json
+from perdure.cli.output.names import echo
 
 if TYPE_CHECKING:
     from perdure.audits import BiasSettings, ShapcResult
@@ -85,7 +86,8 @@ def bias(
     network: Annotated[
         str | None,
         typer.Option(
-            help="file.py:function (input shape, outputs) -> network, or the name of a built-in network to train.",
+            help="file.py:function (input shape, outputs) -> network, or the name of a built-in network to train. "
+            f"{EXECUTES}",
             rich_help_panel=_NETWORK,
         ),
     ] = None,
@@ -100,7 +102,7 @@ def bias(
         str | None,
         typer.Option(
             help="Your examples, preprocessed for the network: file.npz with x, y and optionally background, or "
-            "file.py:function returning (inputs, labels) or (inputs, labels, background).",
+            f"file.py:function returning (inputs, labels) or (inputs, labels, background). {EXECUTES}",
             rich_help_panel=_NETWORK,
         ),
     ] = None,
@@ -161,7 +163,7 @@ def bias(
         result, stability, file = _record_bias(record, step, settings, selection, data_dir, shapc)
     _print(result, stability, rated, figure, as_json, file)
     for name, reason in result.refused.items():
-        typer.echo(f"perdure: {name} was refused: {reason}", err=True)
+        echo(f"perdure: {name} was refused: {reason}", err=True)
     if set(method or []) & set(result.refused):
         raise typer.Exit(1)
 
@@ -249,9 +251,8 @@ def _user_network_bias(
 
 def _read_examples(source: str) -> Sequence[Any]:
     """Return (inputs, labels) or (inputs, labels, background) from a user's file or function."""
-    import numpy as np
-
     from perdure.runs.user_code import load_function
+    from perdure.tasks.files.bounded import read_npz_arrays
 
     if not source.endswith(".npz"):
         arrays = load_function(source)()
@@ -259,12 +260,11 @@ def _read_examples(source: str) -> Sequence[Any]:
             raise InputError(f"--data {source}: expected (inputs, labels) or (inputs, labels, background)")
         return arrays
     try:
-        with np.load(source, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise InputError(f"--data {source}: cannot be read as arrays ({error})") from None
+        arrays, listed = read_npz_arrays(Path(source), ("x", "y", "background"))
+    except InputError as error:
+        raise InputError(f"--data {error}") from None
     if not {"x", "y"} <= set(arrays):
-        raise InputError(f"--data {source}: expected arrays x and y, got {', '.join(arrays) or 'none'}")
+        raise InputError(f"--data {source}: expected arrays x and y, got {', '.join(listed)[:200] or 'none'}")
     return [arrays[name] for name in ("x", "y", "background") if name in arrays]
 
 
@@ -298,7 +298,7 @@ def _train(
     write_atomically(out / NO_RUNS_MARKER, b"networks of perdure trust bias\n")
     folder = out / f"{data.name}-{network or protocol.network}-seed-{seed}"
     if not folder.exists():
-        typer.echo(f"no RECORD given: training {run.network} on {data.name} ({folder})", err=True)
+        echo(f"no RECORD given: training {run.network} on {data.name} ({folder})", err=True)
     with RunProgress("training", Console(stderr=True), prints_tasks=False) as progress:
         learners.execute(run, folder, progress)
     return folder
@@ -322,7 +322,7 @@ def _print(
         from perdure import figures
 
         figures.save(figures.bias_bars(result), figure)
-        typer.echo(f"figure: {figure}", err=True)
+        echo(f"figure: {figure}", err=True)
     if as_json:
         value = {"bias": result.to_json(), **({} if stability is None else {"shapc": stability.to_json()})}
         if people is not None:
@@ -331,7 +331,7 @@ def _print(
         return
     print_bias(result, file, Console())
     if people is not None:
-        typer.echo(f"{people.raters} raters, {people.images} image(s). {people.reading}")
+        echo(f"{people.raters} raters, {people.images} image(s). {people.reading}")
     if stability is not None:
         print_shapc_result(stability, Console())
-        typer.echo("To include it in the audit and the report: perdure audit RUNS --shapc --method least-biased")
+        echo("To include it in the audit and the report: perdure audit RUNS --shapc --method least-biased")

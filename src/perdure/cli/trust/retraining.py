@@ -13,6 +13,7 @@ from perdure.base.errors import InputError
 from perdure.cli import options as shared_options
 from perdure.cli.options import given_options, parse_method_options
 from perdure.cli.output.json_output import print_json
+from perdure.cli.output.names import echo
 
 if TYPE_CHECKING:
     from perdure.audits.retraining.checkpoints import CheckpointResult
@@ -67,7 +68,10 @@ def retraining(
     per_class: shared_options.PerClass = None,
     network: Annotated[
         str | None,
-        typer.Option(help="Name of a built-in network, or file.py:function (input shape, outputs) -> network."),
+        typer.Option(
+            help="Name of a built-in network, or file.py:function (input shape, outputs) -> network. "
+            f"{shared_options.EXECUTES}"
+        ),
     ] = None,
     epochs: shared_options.Epochs = None,
     lr: shared_options.LearningRate = None,
@@ -212,6 +216,6 @@ def _print(
         if checkpoints is not None:
             print_checkpoints(checkpoints, distance, Console())
     for name, reason in refused.items():
-        typer.echo(f"perdure: {name} was refused: {reason}", err=True)
+        echo(f"perdure: {name} was refused: {reason}", err=True)
     if refused:
         raise typer.Exit(1)

@@ -4,7 +4,9 @@ const FONT = 11;
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value !== null && value !== undefined) element.setAttribute(name, value);
+    if (value === null || value === undefined) continue;
+    if (name === "style") element.style.cssText = value; // the page's content security policy forbids style attributes
+    else element.setAttribute(name, value);
   }
   element.append(...children.filter((child) => child !== null && child !== undefined));
   return element;

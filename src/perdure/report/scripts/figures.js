@@ -82,7 +82,9 @@ function save(name, type, content) {
 
 function csvText(rows) {
   const quoted = (cell) => (/[",\n\r]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
-  return rows.map((row) => row.map((cell) => quoted(String(cell ?? ""))).join(",")).join("\n") + "\n";
+  // Spreadsheets compute texts that begin like a formula; an apostrophe prevents it.
+  const inert = (cell) => (/^[=+\-@\t\r]/.test(cell) && !Number.isFinite(Number(cell)) ? `'${cell}` : cell);
+  return rows.map((row) => row.map((cell) => quoted(inert(String(cell ?? "")))).join(",")).join("\n") + "\n";
 }
 
 const COPIED_STYLES = [

@@ -92,6 +92,9 @@ function start() {
     details.addEventListener("toggle", () => details.open && showNumbers(details, figure.chart));
   }
 
+  for (const part of document.querySelectorAll("[data-left]")) part.style.left = part.dataset.left;
+  for (const part of document.querySelectorAll("[data-width]")) part.style.width = part.dataset.width;
+  document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
   startTheme();
   startTables();
   pick();

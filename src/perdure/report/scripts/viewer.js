@@ -19,6 +19,7 @@ function startViewer() {
   const task = root.querySelector("#viewer-task");
   const outcome = root.querySelector("#viewer-outcome");
   const under = root.querySelector("#viewer-under");
+  root.querySelector(".signed i").style.background = `linear-gradient(90deg, ${view.colors.join(", ")})`;
   let listed = [];
   let selected = 0;
 

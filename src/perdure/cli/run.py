@@ -105,6 +105,7 @@ def run(
     """
     from perdure import learners as learner_package
     from perdure import tasks as task_package
+    from perdure.nets.registry import check_network_memory
     from perdure.runs.user_code import load_function
 
     if list_all:
@@ -146,6 +147,8 @@ def run(
         )
         default = learner_package.protocol_for(data).network
         maker = load_function(network) if network and ":" in network else network or default
+        if width is not None and isinstance(maker, str):  # before a record is created
+            check_network_memory(maker, data.input_shape, data.outputs, width)
         for kind in chosen:
             own_settings = {name: settings[name] for name in settings if _has_setting(kind, name, chosen)}
             choice = learner_package.protocol_settings(data, kind, overrides, own_settings)

@@ -19,6 +19,8 @@ from perdure.base.files import write_atomically
 # The palette of Okabe and Ito, distinguishable for color-blind readers; black last.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 FORMATS = ("png", "svg", "pdf")
+LONGEST_LABEL = 60
+"""Characters of a tick label; longer ones would leave no space for the data."""
 _METADATA: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
@@ -76,7 +78,7 @@ def _escape_names(figure: Figure) -> None:
 
 
 def _escaped_label(label: Callable[[float, int | None], str], value: float, position: int | None) -> str:
-    return _escaped_lines(label(value, position))
+    return style_shortened_label(_escaped_lines(label(value, position)), LONGEST_LABEL)
 
 
 def _escaped_lines(text: str) -> str:

@@ -102,7 +102,7 @@ def build(name: str, *, input_shape: Sequence[int], outputs: int, seed: int = 0,
     whose network does not fit into the memory of the machine is refused before anything is allocated.
     """
     if width is not None:
-        _check_memory(name, input_shape, outputs, width)
+        check_network_memory(name, input_shape, outputs, width)
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would also reseed the accelerators
         return _make(name, input_shape, outputs, width)
@@ -125,7 +125,7 @@ def _make(name: str, input_shape: Sequence[int], outputs: int, width: int | None
     )
 
 
-def _check_memory(name: str, input_shape: Sequence[int], outputs: int, width: int) -> None:
+def check_network_memory(name: str, input_shape: Sequence[int], outputs: int, width: int) -> None:
     """Refuse a network whose parameters, gradients, momentum and one copy do not fit into the available memory."""
     available = _available_memory()
     try:

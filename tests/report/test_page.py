@@ -1,9 +1,13 @@
 """The page in a real browser: content, offline use, interaction, printing and accessibility."""
 
+import base64
 import csv
+import hashlib
 import io
 import json
+import re
 from dataclasses import replace
+from html import unescape
 
 import pytest
 
@@ -109,6 +113,93 @@ def test_markup_in_names_is_not_interpreted(page, page_file):
     assert HOSTILE in page.locator(".card h3").all_inner_texts()
     assert page.locator("#ranking .who", has_text=HOSTILE).count() == 1
     assert page_file.read_text().count("</script>") == 3  # two of data, one of code; none from the name
+
+
+def test_the_policy_forbids_everything_but_the_page_itself(page_file):
+    text = page_file.read_text()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text).group(1)
+    directives = dict(part.strip().split(" ", 1) for part in unescape(policy).split(";"))
+    script, style = (
+        base64.b64encode(hashlib.sha256(re.search(pattern, text, re.DOTALL).group(1).encode()).digest()).decode()
+        for pattern in ("<script>(.*?)</script>", "<style>(.*?)</style>")
+    )
+    assert directives == {
+        "default-src": "'none'",
+        "script-src": f"'sha256-{script}'",
+        "style-src": f"'sha256-{style}'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    assert text.index("Content-Security-Policy") < text.index("<style>")
+
+
+def test_the_page_violates_its_policy_nowhere(browser, page_file):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.add_init_script(
+        "window.violations = []; addEventListener('securitypolicyviolation', (event) => "
+        "violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`))"
+    )
+    page.goto(page_file.as_uri())
+    settle(page)
+    for details in page.locator("figure details summary").all()[:3]:
+        details.click()
+    page.locator("#viewer .later").click()
+    page.locator("#viewer-under").check()
+    page.locator("#theme").click()
+    for kind in ("svg", "csv", "png"):
+        with page.expect_download():
+            page.locator(f"#accuracy-matrix button[data-save={kind}]").click()
+    page.pdf()
+    assert page.evaluate("violations") == []
+    assert page.locator(".gauge b").first.evaluate("part => part.style.left") != ""
+    assert "gradient" in page.locator(".signed i").evaluate("part => getComputedStyle(part).backgroundImage")
+    page.close()
+
+
+def test_an_injected_script_does_not_run(browser, page_file, tmp_path):
+    """Even if a name were not escaped, the policy would block it."""
+    attack = (
+        "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"
+        "<img src='https://example.org/leak'><a id=link href=\"javascript:document.title='owned'\">x</a>"
+        "<iframe srcdoc=\"<script>parent.document.title='owned'</script>\"></iframe>"
+        "<base href='https://example.org/'><style>main { display: none }</style>"
+    )
+    broken = tmp_path / "broken.html"
+    broken.write_text(page_file.read_text().replace("<main>", f"<main>{attack}"))
+    page = browser.new_page()
+    failures: dict[str, str | None] = {}
+    page.on("requestfailed", lambda request: failures.update({request.url: request.failure}))
+    sent: list[str] = []
+    page.on("response", lambda response: sent.append(response.url))
+    page.add_init_script(
+        "window.blocked = []; addEventListener('securitypolicyviolation', (event) => blocked.push(event.effectiveDirective))"
+    )
+    page.goto(broken.as_uri())
+    settle(page)
+    page.locator("#link").evaluate("link => link.click()")
+    page.wait_for_timeout(50)
+    assert page.title() == "perdure: is our continual learner reliable?"
+    assert {"script-src-elem", "script-src-attr", "img-src", "base-uri", "style-src-elem"} <= set(
+        page.evaluate("blocked")
+    )
+    assert failures["https://example.org/leak"] == "csp"  # blocked by the browser, not sent and failed
+    assert not any(url.startswith("http") for url in sent)
+    assert page.locator("main").is_visible()
+    page.close()
+
+
+def test_downloaded_tables_contain_no_formulas(browser, tmp_path):
+    names = ("=HYPERLINK(1)", "-naive", "@x")
+    page = browser.new_page()
+    page.goto(write_page(synthetic_audit(names), tmp_path / "page.html", synthetic_examples(names, 2)).as_uri())
+    settle(page)
+    for button in ("button[data-table=table-measures]", "#average-accuracy button[data-save=csv]"):
+        with page.expect_download() as waiting:
+            page.locator(button).click()
+        rows = list(csv.reader(io.StringIO(waiting.value.path().read_text())))
+        assert {row[0] for row in rows[1:]} - {"joint (reference)", "joint"} == {f"'{name}" for name in names}
+    page.close()
 
 
 def ranked(page):

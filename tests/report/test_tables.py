@@ -84,6 +84,26 @@ def test_latex_and_markdown_escape_special_characters():
     assert tiny.markdown().splitlines()[2:] == ["| &lt;0.001 |", "| 0.001 |", "| 0.000 |"]
 
 
+def test_names_in_exported_tables_are_data():
+    hostile = ("=1+1", "+x", "-x", "@x", "[x](javascript:y)", "a\x1b[2Jb", "two\nlines", "*x*", "\u202ex")
+    table = Table("t", "a\nb", ("=name", "value"), tuple((name, -0.5) for name in hostile))
+    rows = list(csv.reader(io.StringIO(table.csv())))
+    assert rows[0] == ["'=name", "value"]
+    assert [row[0] for row in rows[1:5]] == ["'=1+1", "'+x", "'-x", "'@x"]
+    assert {row[1] for row in rows[1:]} == {"-0.5"}  # numbers are not changed
+    assert len(rows) == len(table.csv().splitlines()) == 1 + len(hostile)
+    lines = table.latex().splitlines()
+    assert lines[0] == r"% a\nb"
+    assert len(lines) == 7 + len(hostile)
+    assert lines[9] == r"{[}x](javascript:y) & -0.500 \\"  # otherwise an optional argument of the line break before it
+    assert lines[12] == r"{*}x* & -0.500 \\"
+    cells = [line.split(" | ")[0].removeprefix("| ") for line in table.markdown().splitlines()]
+    assert len(cells) == 2 + len(hostile)
+    assert cells[6:9] == [r"\[x\](javascript:y)", r"a\\x1b\[2Jb", r"two\\nlines"]
+    for text in (table.csv(), table.latex(), table.markdown()):
+        assert all(character == "\n" or character.isprintable() for character in text)
+
+
 def test_the_benchmark_column_appears_only_for_several_benchmarks():
     si_runs = synthetic_runs(("si",))
     several = [type(run)(**{**vars(run), "benchmark": name}) for name in ("x", "y") for run in si_runs]

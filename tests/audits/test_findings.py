@@ -110,6 +110,10 @@ def test_a_damaged_or_newer_summary_is_refused_by_name(tmp_path, file):
     record = make_record(tmp_path / "r")
     save_findings(record, synthetic_retraining(), synthetic_checkpoints())
     value = json.loads((record / file).read_text())
+    (record / file).write_text(json.dumps({**value, "seed": 8}))
+    with pytest.raises(InputError, match=rf"{file.name}: the file was changed or damaged"):
+        read_findings(str(record), "mine", "", 3)
+    (record / file).parent.joinpath("digests.json").unlink()
     (record / file).write_text(json.dumps({**value, "schema": 99}))
     with pytest.raises(InputError, match="schema 99"):
         read_findings(str(record), "mine", "", 3)

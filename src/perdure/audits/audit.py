@@ -35,6 +35,7 @@ from perdure.metrics import (
     interval,
 )
 from perdure.record import Measurements, Record, find_records
+from perdure.record.reader import record_digest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -90,8 +91,11 @@ def audit(
         of `perdure trust` that are stored in the records are included.
     """
     path_list = [paths] if isinstance(paths, str | Path) else list(paths)
-    records = [Record.open(path) for path in find_records(path_list)]
+    found = {path: record_digest(path) for path in find_records(path_list)}
+    copies = _copies(found)
+    records = [Record.open(path) for path in found if str(path) not in copies]
     runs, left_out = _usable([record.measurements for record in records])
+    left_out |= copies
     if not runs:
         raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
     result = add_trust_to_audit(
@@ -100,6 +104,7 @@ def audit(
             left_out=left_out,
             provenance=tuple(audit_provenance(record) for record in records if str(record.path) not in left_out),
             clamp=fit_clamp(runs) if clamp else (),
+            sources={str(path): digest for path, digest in found.items()},
         )
     )
     if not shapc and network is None and data is None:
@@ -126,6 +131,16 @@ def audit(
         )
         results.append(replace(shapc_result, settings={**shapc_result.settings, **evidence}))
     return add_shapc_to_audit(result, results)
+
+
+def _copies(found: Mapping[Path, str]) -> dict[str, str]:
+    """Return the records with the same files as another one, such as a backup; they are not further seeds."""
+    first: dict[str, Path] = {}
+    return {
+        str(path): f"a copy of {first[digest]}"
+        for path, digest in found.items()
+        if first.setdefault(digest, path) != path
+    }
 
 
 def audit_runs(

@@ -22,8 +22,8 @@ from perdure.audits.retraining.summaries import CheckpointSummary, RetrainingSum
 from perdure.audits.serialization import OneBased
 from perdure.audits.shapc.results import LearnerDifference, ShapcResult
 from perdure.audits.upgrade import upgraded_audit, upgraded_bias, upgraded_checkpoints, upgraded_retraining
-from perdure.base.errors import InputError
-from perdure.base.files import read_versioned_file, write_json
+from perdure.base.errors import InputError, error_message
+from perdure.base.files import check_digest, lock_folder, read_versioned_file, write_json
 from perdure.metrics import CE_EPSILON, METRICS, Interval
 
 TRUST_SCHEMA = 2
@@ -57,7 +57,9 @@ def save_findings(
     """Store findings in a record; parts that are None stay as they are there."""
     for file, summary in ((RETRAINING, retraining), (CHECKPOINTS, checkpoints)):
         if summary is not None:
-            write_json(record / file, {"schema": TRUST_SCHEMA, **serialization.to_json(summary)})
+            (record / file).parent.mkdir(exist_ok=True)
+            with lock_folder((record / file).parent, wait=True):
+                write_json(record / file, {"schema": TRUST_SCHEMA, **serialization.to_json(summary)}, digest=True)
 
 
 def read_findings(run: str, learner: str, benchmark: str, seed: int | None) -> TrustFindings:
@@ -80,13 +82,16 @@ def read_findings(run: str, learner: str, benchmark: str, seed: int | None) -> T
 
 def _read_finding(file: Path, name: str, schema: int, kind: type[Part], upgrade: Upgrade) -> Part | None:
     """Read a part of the findings; a file of an earlier version is upgraded."""
+    check_digest(file)
     if not file.exists():
         return None
     value = read_versioned_file(file, name, schema)
     try:
         return serialization.from_json(value if value["schema"] == schema else upgrade(value), kind)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{file}: a field is missing or malformed ({error}); run perdure trust again") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{file}: a field is missing or malformed ({error_message(error)}); run perdure trust again"
+        ) from None
 
 
 if TYPE_CHECKING:
@@ -249,6 +254,8 @@ class Audit:
     """Settings of the metrics: ``ce_epsilon``, ``count_teachers`` and ``renormalise``."""
     trust: tuple[TrustFindings, ...] = ()
     """Results of `perdure trust` for each run that has any."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """All records that were found, with the SHA-256 of their measurements."""
 
     def __str__(self) -> str:
         lines = []
@@ -319,8 +326,8 @@ class Audit:
         value = read_versioned_file(path, "audit", SCHEMA)
         try:
             return cls.from_json(value)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{path}: a field is missing or malformed ({error})") from None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InputError(f"{path}: a field is missing or malformed ({error_message(error)})") from None
 
     def report(self, path: str | Path) -> Path:
         """Write the report of this audit as an HTML page and return its path."""

@@ -27,6 +27,7 @@ LOCK = ".lock"
 SOFT_LOCK = ".lock-holder"
 """The lock on file systems without locks."""
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the file system has no locks
+_PART = 1 << 16  # bytes of a part of a pipe
 _LONGEST_QUOTE = 80  # characters of a wrong cell that an error message shows
 
 # Limits of the files that are read. They are checked before memory is allocated; docs/security.md explains them.
@@ -194,7 +195,9 @@ def read_bytes(path: Path, largest: int) -> bytes:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            content = file.read(largest + 1) if size <= largest else b""
+            content = file.read(size + 1) if size <= largest else b""
+            while len(content) > size and len(content) <= largest and (more := file.read(_PART)):
+                content += more  # a pipe, whose size is unknown
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the name
@@ -294,6 +297,12 @@ def _is_unicode(token: str) -> bool:
     return True
 
 
+def shorten_text(text: str, longest: int = 200) -> str:
+    """Return text from a file for an error message: on one line, cut to ``longest`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[:longest] + "..."
+
+
 def _quote(text: str) -> str:
     return repr(text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "...")
 
@@ -381,21 +390,20 @@ def parse_csv_number(path: Path, row: int, column: str, cell: str, *, empty: flo
         value = math.inf
     if math.isinf(value):
         content = repr(cell[:_LONGEST_QUOTE]) if cell else "an empty cell"
-        raise InputError(f"{path}, row {row}, column {column}: expected a number, got {content}.")
+        raise InputError(
+            f"{path}, row {row}, column {shorten_text(column, _LONGEST_QUOTE)}: expected a number, got {content}."
+        )
     return value
 
 
 def parse_csv_index(path: Path, row: int, column: str, cell: str, lowest: int = 1, highest: int = LARGEST_INDEX) -> int:
     """Return the integer in a cell; it must be at least ``lowest`` and at most ``highest``."""
     value = parse_csv_number(path, row, column, cell)
+    where = f"{path}, row {row}, column {shorten_text(column, _LONGEST_QUOTE)}"
     if math.isnan(value) or value != int(value) or value < lowest:
-        raise InputError(
-            f"{path}, row {row}, column {column}: expected an integer of at least {lowest}, got {_quote(cell)}."
-        )
+        raise InputError(f"{where}: expected an integer of at least {lowest}, got {_quote(cell)}.")
     if value > highest:
-        raise InputError(
-            f"{path}, row {row}, column {column}: expected an integer of at most {highest}, got {_quote(cell)}."
-        )
+        raise InputError(f"{where}: expected an integer of at most {highest}, got {_quote(cell)}.")
     return int(value)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -24,6 +26,7 @@ from perdure.base.files import (
     parse_csv_number,
     read_csv_file,
     read_versioned_file,
+    shorten_text,
     write_atomically,
 )
 from perdure.record.schema import (
@@ -44,6 +47,9 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+_DIGEST = "sha256"  # key of the digest in the metadata of a safetensors file
 
 
 class RecordWarning(UserWarning):
@@ -151,7 +157,7 @@ class Record:
 def find_records(paths: Iterable[str | Path]) -> list[Path]:
     """Return the record directories at or below the paths, sorted. A path without records raises `InputError`.
 
-    Folders below a path that contain the file `.no-runs` are not searched.
+    Folders below a path that contain the file `.no-runs`, and links to folders, are not searched.
     """
     records: set[Path] = set()
     for path in map(Path, paths):
@@ -161,13 +167,26 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
             raise InputError(
                 f"{path}: a file; expected a record or a folder of records. Accuracy matrices: perdure score."
             )
-        excluded = {marker.parent for marker in path.rglob(NO_RUNS_MARKER)} - {path}
-        below = [manifest.parent for manifest in path.rglob(MANIFEST) if excluded.isdisjoint(manifest.parents)]
+        below = []
+        for folder, subfolders, files in os.walk(path):
+            if NO_RUNS_MARKER in files and Path(folder) != path:
+                subfolders.clear()
+            elif MANIFEST in files and (Path(folder) / MANIFEST).is_file():
+                below.append(Path(folder))
         if not below:
             raise InputError(f"{path}: no record here (no {MANIFEST} in this folder or below).")
         records.update(below)
     # A record inside another record belongs to it, for example a network retrained as a reference.
     return sorted(path for path in records if records.isdisjoint(path.parents))
+
+
+def record_digest(path: Path) -> str:
+    """Return the SHA-256 of the measurements of a record: it changes if and only if one of the files changes."""
+    total = hashlib.sha256()
+    for name in (MANIFEST, ACCURACY, EVALUATIONS, COST):
+        if (path / name).exists():
+            total.update(name.encode() + hashlib.sha256((path / name).read_bytes()).digest())
+    return total.hexdigest()
 
 
 def _verify(path: Path, manifest: Manifest) -> None:
@@ -305,7 +324,7 @@ def _numbered_rows(file: Path, columns: tuple[str, ...]) -> list[tuple[int, list
     """Return the rows of a CSV file, numbered from 2, after checking the header."""
     header, *rows = read_csv_file(file)
     if tuple(header) != columns:
-        raise InputError(f"{file}: expected the columns {','.join(columns)}, got {','.join(header)[:200]}.")
+        raise InputError(f"{file}: expected the columns {','.join(columns)}, got {shorten_text(','.join(header))}.")
     return list(enumerate(rows, start=2))
 
 
@@ -452,11 +471,16 @@ def cpu_tensors(network: nn.Module | Mapping[str, Any]) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write tensors atomically and return the SHA-256 of the file."""
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], *, digest: bool = False) -> str:
+    """Write tensors atomically and return the SHA-256 of the file.
+
+    With ``digest``, the metadata of the file contain a digest of its tensors, which `load_tensors` verifies.
+    """
     from safetensors.torch import save  # noqa: PLC0415  (it imports torch)
 
     content = save(dict(tensors))
+    if digest:
+        content = save(dict(tensors), metadata={_DIGEST: _tensor_digests(content)[0]})
     write_atomically(path, content)
     return hashlib.sha256(content).hexdigest()
 
@@ -480,6 +504,26 @@ def load_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
         raise InputError(f"{path}: the checkpoint is truncated or altered (its SHA-256 differs from the record's).")
     try:
+        actual, stored = _tensor_digests(content)
+        if stored is not None and actual != stored:
+            raise InputError(
+                f"{path}: the file was changed or damaged after it was written (the digest of its tensors differs). Delete it, "
+                "and run the command again."
+            )
         return load(content)
     except SafetensorError as error:
         raise InputError(f"{path}: the checkpoint is truncated or not in safetensors format ({error}).") from None
+
+
+def _tensor_digests(content: bytes) -> tuple[str, str | None]:
+    """Return the digest of names, types, shapes and values in a safetensors file, and the one in its metadata, if any."""
+    length = int.from_bytes(content[:8], "little")
+    try:
+        header = json.loads(content[8 : 8 + length])
+        metadata = header.pop("__metadata__", {})
+        stored = metadata.get(_DIGEST)
+    except (ValueError, AttributeError, RecursionError):
+        return "", None  # safetensors reports what is wrong
+    total = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    total.update(memoryview(content)[8 + length :])
+    return total.hexdigest(), stored

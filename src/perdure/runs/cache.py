@@ -41,7 +41,7 @@ class CacheEntry:
         """Return the tensors stored under a name; compute and store them when they are missing."""
         file = self.file(f"{name}.safetensors")
         if not file.exists():
-            save_tensors(file, dict(compute()))
+            save_tensors(file, dict(compute()), digest=True)
         return load_tensors(file)
 
 

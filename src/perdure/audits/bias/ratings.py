@@ -11,7 +11,7 @@ import numpy as np
 
 from perdure.audits.bias.results import BiasResult
 from perdure.base.errors import InputError, error_suggestion
-from perdure.base.files import parse_csv_number, read_csv_file
+from perdure.base.files import LONGEST_NAME, parse_csv_number, read_csv_file, shorten_text
 from perdure.metrics import (
     Interval,
     KendallCorrelation,
@@ -82,7 +82,9 @@ def read_ratings(path: str | Path) -> Ratings:
     header = [cell.lower() for cell in rows[0]]
     for column in COLUMNS:
         if column not in header:
-            raise InputError(f"{file}: no column {column!r} in its first row ({', '.join(rows[0])}); expected {FORMAT}")
+            raise InputError(
+                f"{file}: no column {column!r} in its first row ({shorten_text(', '.join(rows[0]))}); expected {FORMAT}"
+            )
     if len(rows) < 2:
         raise InputError(f"{file}: no ratings below the first row; expected {FORMAT}")
     columns = {name: header.index(name) for name in header}
@@ -90,6 +92,8 @@ def read_ratings(path: str | Path) -> Ratings:
     for number, row in enumerate(rows[1:], start=2):
         image = row[columns["image"]] if "image" in columns else ""
         key = (row[columns["explainer"]], row[columns["rater"]], image)
+        if max(map(len, key)) > LONGEST_NAME:
+            raise InputError(f"{file}: row {number}: expected names of at most {LONGEST_NAME} characters")
         if not key[0] or not key[1]:
             raise InputError(f"{file}: row {number}: explainer and rater must not be empty")
         if key in seen:

@@ -17,7 +17,7 @@ from perdure.audits.bias.results import FILE, BiasResult
 from perdure.audits.bias.shapley_cache import CachedShapley
 from perdure.audits.controls import methods_without_controls
 from perdure.base.errors import InputError
-from perdure.base.files import lock_folder
+from perdure.base.files import check_digest, lock_folder
 from perdure.explain import Players
 from perdure.explain.adapters.arrays import check_one_array
 from perdure.explain.adapters.models import HALF
@@ -70,6 +70,7 @@ def record_bias(
     stored, shown = entry.file(FILE.name), run.path / FILE
     with lock_folder(entry.folder):
         if stored.exists():
+            check_digest(stored)
             result = BiasResult.load(stored)
         else:
             measured = measure_bias(
@@ -83,8 +84,10 @@ def record_bias(
                 progress=progress,
             )
             result = replace(measured, settings={**measured.settings, "key": key})
-            result.save(stored)
-        result.save(shown)
+            result.save(stored, digest=True)
+        shown.parent.mkdir(exist_ok=True)
+        with lock_folder(shown.parent, wait=True):
+            result.save(shown, digest=True)
     return result
 
 

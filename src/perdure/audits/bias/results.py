@@ -14,7 +14,7 @@ from scipy import stats
 from perdure.audits import serialization
 from perdure.audits.controls import CONTROLS
 from perdure.audits.upgrade import upgraded_bias
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, error_message
 from perdure.base.files import read_json, write_json
 from perdure.metrics import Bias, Interval, holm, interval
 from perdure.metrics.missing import Missing
@@ -149,15 +149,23 @@ class BiasResult:
             )
         return serialization.from_json(upgraded_bias(value), cls)
 
-    def save(self, file: str | Path) -> None:
-        """Write the result as JSON, atomically."""
+    def save(self, file: str | Path, *, digest: bool = False) -> None:
+        """Write the result as JSON, atomically. ``digest``: with a digest in the same folder, as in a record."""
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        write_json(Path(file), self.to_json())
+        write_json(Path(file), self.to_json(), digest=digest)
 
     @classmethod
     def load(cls, file: str | Path) -> BiasResult:
         """Read a result that `save` wrote."""
-        return cls.from_json(read_json(Path(file)))
+        value = read_json(Path(file))
+        try:
+            return cls.from_json(value)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{file}: a field is missing or malformed ({error_message(error)}); run perdure trust bias again"
+            ) from None
 
 
 def explainer_bias_result(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError, error_suggestion
-from perdure.base.files import parse_csv_index, parse_csv_number, read_csv_file, write_csv_file
+from perdure.base.files import check_digest, parse_csv_index, parse_csv_number, read_csv_file, write_csv_file
 from perdure.metrics.shapc import TOP
 
 FloatArray = NDArray[np.float64]
@@ -172,7 +172,7 @@ class ShapcValues:
                         *(int(task.predicted[index, 0]) + 1, int(task.predicted[index, 1 + column]) + 1),
                     )
                     rows.append((*row, *(float(task.values[name][index, column]) for name in names)))
-        write_csv_file(self.folder / VALUES, (*_COLUMNS, *names), rows)
+        write_csv_file(self.folder / VALUES, (*_COLUMNS, *names), rows, digest=True)
 
     def _read(self) -> dict[int, TaskValues]:
         names = shapc_value_names(self.settings)
@@ -180,6 +180,7 @@ class ShapcValues:
         file = self.folder / VALUES
         if not file.exists():
             return tasks
+        check_digest(file)
         header, *rows = read_csv_file(file)
         if tuple(header) != (*_COLUMNS, *names):
             raise InputError(f"{file}: expected the columns {','.join((*_COLUMNS, *names))}")
@@ -190,6 +191,10 @@ class ShapcValues:
             if after - 1 not in self.later_steps.get(before - 1, ()):
                 raise InputError(f"{file}: row {number}: steps {before} and {after} are not compared in this audit")
             task = tasks[before - 1]
+            if rank > len(task) + 1:
+                raise InputError(
+                    f"{file}, row {number}, column {_COLUMNS[2]}: expected the next example, {len(task) + 1}, got {rank}"
+                )
             if rank > len(task):
                 blank = TaskValues.blank(1, len(self.later_steps[before - 1]), names)
                 task = tasks[before - 1] = task.joined(blank)
@@ -204,7 +209,7 @@ class ShapcValues:
         """Store the maps of one unit of examples."""
         from perdure.record.reader import save_tensors  # noqa: PLC0415  (it needs torch)
 
-        save_tensors(self._maps_file(tau, first), tensors)
+        save_tensors(self._maps_file(tau, first), tensors, digest=True)
 
     def has_maps(self, tau: int, first: int) -> bool:
         """Return whether the maps of a unit are stored."""

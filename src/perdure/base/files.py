@@ -27,7 +27,6 @@ LOCK = ".lock"
 SOFT_LOCK = ".lock-holder"
 """The lock on file systems without locks."""
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the file system has no locks
-_PART = 1 << 16  # bytes of a part of a pipe
 _LONGEST_QUOTE = 80  # characters of a wrong cell that an error message shows
 
 # Limits of the files that are read. They are checked before memory is allocated; docs/security.md explains them.
@@ -196,8 +195,8 @@ def read_bytes(path: Path, largest: int) -> bytes:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             content = file.read(size + 1) if size <= largest else b""
-            while len(content) > size and len(content) <= largest and (more := file.read(_PART)):
-                content += more  # a pipe, whose size is unknown
+            if len(content) > size:  # a pipe or a device, whose size is unknown
+                content += file.read(largest)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the name

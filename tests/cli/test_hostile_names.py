@@ -51,7 +51,7 @@ def check_table(text: str, width: int = 100) -> None:
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_score_shows_hostile_names(perdure, tmp_path, name):
     cells = [(run, step, step, task, 0.5 + 0.1 * task / step) for run in (1, 2) for step in (1, 2) for task in (1, 2)]
-    rows = [("learner", "run", "after", "trained", "task", "accuracy")]
+    rows: list[tuple[object, ...]] = [("learner", "run", "after", "trained", "task", "accuracy")]
     rows += [(learner, *cell) for learner in (name, f"other {name}") for cell in cells]
     with (tmp_path / "long.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)

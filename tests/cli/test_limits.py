@@ -136,7 +136,7 @@ def test_a_read_only_folder_gives_one_line(perdure, tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
-def shell(command: str, cwd) -> subprocess.CompletedProcess:
+def shell(command: str, cwd) -> subprocess.CompletedProcess[str]:
     """Run a shell command with ``perdure`` as a function."""
     script = f'perdure() {{ "{sys.executable}" -m perdure "$@"; }}\n{command}'
     return subprocess.run(["bash", "-c", script], cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, check=False)
@@ -158,3 +158,13 @@ def test_a_limit_of_the_file_size_gives_one_line_and_the_run_resumes(perdure, tm
     assert len(done.stderr.splitlines()) == 1
     assert "File too large" in done.stderr
     perdure(*options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kilobytes", [700_000, 1_500_000, 2_500_000])
+def test_a_limit_of_the_memory_gives_one_line(tmp_path, kilobytes):
+    options = "--network mlp5 --width 6000 --epochs 1 --threads 1"
+    done = shell(f"ulimit -v {kilobytes}; perdure run naive {options}", tmp_path)
+    assert done.returncode in (1, 2)
+    assert len(done.stderr.splitlines()) == 1
+    assert "memory" in done.stderr

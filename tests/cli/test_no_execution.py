@@ -11,6 +11,7 @@ from perdure.cli import main
 FORBIDDEN = {"pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"}
 _events: list[tuple[str, str]] = []
 _watching: list[bool] = []
+_installed: list[bool] = []
 
 
 def _record_event(event: str, arguments: tuple[object, ...]) -> None:
@@ -21,9 +22,9 @@ def _record_event(event: str, arguments: tuple[object, ...]) -> None:
 @pytest.fixture
 def executed():
     """Return the list of the events by which code is executed, while the test runs; an audit hook cannot be removed."""
-    if not getattr(sys, "_perdure_audit_hook", False):
+    if not _installed:
         sys.addaudithook(_record_event)
-    sys._perdure_audit_hook = True
+        _installed.append(True)
     _events.clear()
     _watching.append(True)
     yield _events

@@ -32,10 +32,16 @@ main()
 """
 
 
-def start(*arguments: object, cwd: Path, **options: object) -> subprocess.Popen:
+def start(*arguments: object, cwd: Path, new_session: bool = False) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "perdure", *map(str, arguments)]
     return subprocess.Popen(
-        command, cwd=cwd, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+        command,
+        cwd=cwd,
+        env=ENVIRONMENT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=new_session,
     )
 
 
@@ -47,7 +53,7 @@ def wait_for(condition) -> None:
         time.sleep(0.005)
 
 
-def check_stopped(process: subprocess.Popen, number: int) -> None:
+def check_stopped(process: subprocess.Popen[str], number: int) -> None:
     """Check that a process ends with the signal's exit code, and one line on standard error."""
     _, errors = process.communicate(timeout=60)
     assert errors.splitlines() == [LINE]
@@ -143,7 +149,7 @@ def living(group: int) -> list[str]:
 )
 def test_workers_end_with_the_command(tmp_path, number, to_group):
     options = ("--folds", 3, "--workers", 2, "--epochs", 5000, "--per-class", 10, "--out", "out")
-    process = start("trust", "retraining", *options, cwd=tmp_path, start_new_session=True)
+    process = start("trust", "retraining", *options, cwd=tmp_path, new_session=True)
     wait_for(lambda: len(list(tmp_path.glob("out/**/fold-*/record.json"))) == 2 or process.poll() is not None)
     (os.killpg if to_group else os.kill)(process.pid, number)
     if number == signal.SIGKILL:

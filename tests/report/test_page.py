@@ -117,10 +117,10 @@ def test_markup_in_names_is_not_interpreted(page, page_file):
 
 def test_the_policy_forbids_everything_but_the_page_itself(page_file):
     text = page_file.read_text()
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text).group(1)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     directives = dict(part.strip().split(" ", 1) for part in unescape(policy).split(";"))
     script, style = (
-        base64.b64encode(hashlib.sha256(re.search(pattern, text, re.DOTALL).group(1).encode()).digest()).decode()
+        base64.b64encode(hashlib.sha256(re.findall(pattern, text, re.DOTALL)[0].encode()).digest()).decode()
         for pattern in ("<script>(.*?)</script>", "<style>(.*?)</style>")
     )
     assert directives == {

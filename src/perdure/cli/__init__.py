@@ -60,6 +60,7 @@ _MEMORY_MESSAGES = (
     "array is too big",
     "maximum allowed dimension",
     "can't start new thread",
+    "failed to map segment",
 )
 
 app = typer.Typer(
@@ -178,7 +179,7 @@ def _user_error(error: BaseException) -> tuple[str, int]:
     if isinstance(error, InputError):
         return str(error), 2
     if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError | ValueError)
+        isinstance(error, RuntimeError | ValueError | ImportError)
         and any(message in str(error).lower() for message in _MEMORY_MESSAGES)
     ):
         return f"not enough memory ({text}). Pass smaller values, for example of --width or --batch-size", 1
@@ -188,8 +189,6 @@ def _user_error(error: BaseException) -> tuple[str, int]:
         if error.errno in _WRONG_PATHS:
             return f"{file}{reason}", 2
         return f"{file}{reason}. Saved files are intact; run the same command again to resume", 1
-    if type(error).__name__ == "SafetensorError" and "os error" in text.lower().replace("os {", "os error"):
-        return f"{text}. Saved files are intact; run the same command again to resume", 1
     return "", 1
 
 

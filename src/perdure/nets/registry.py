@@ -126,10 +126,10 @@ def _make(name: str, input_shape: Sequence[int], outputs: int, width: int | None
 
 
 def check_network_memory(name: str, input_shape: Sequence[int], outputs: int, width: int) -> None:
-    """Refuse a network whose parameters, gradients, momentum and one copy do not fit into the available memory."""
+    """Refuse a network whose parameters, gradients, momentum and copies while it is saved do not fit into memory."""
     available = _available_memory()
     try:
-        needed = 4 * 4 * count_parameters(name, input_shape=input_shape, outputs=outputs, width=width)
+        needed = 6 * 4 * count_parameters(name, input_shape=input_shape, outputs=outputs, width=width)
     except (RuntimeError, OverflowError, TypeError):  # more elements than a tensor can have
         needed = None
     if needed is None or (available is not None and needed > available):
@@ -139,13 +139,18 @@ def check_network_memory(name: str, input_shape: Sequence[int], outputs: int, wi
 
 
 def _available_memory() -> int | None:
-    """Return the available memory in bytes, including swap; None if the system does not tell."""
+    """Return the available memory in bytes, including swap, below the limit of the process; None if it is not known."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
+    import resource  # noqa: PLC0415  (Linux has it)
+
     sizes = dict(line.split(":", 1) for line in lines if ":" in line)
-    return sum(1024 * int(sizes[key].split()[0]) for key in ("MemAvailable", "SwapFree") if key in sizes) or None
+    free = sum(1024 * int(sizes[key].split()[0]) for key in ("MemAvailable", "SwapFree") if key in sizes)
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - used))
 
 
 def _positive_integer(name: str, parameter: str, value: int) -> int:

@@ -21,7 +21,8 @@ from perdure.base.errors import InputError
 from perdure.tasks import registry
 from perdure.tasks.benchmark import Source
 from perdure.tasks.benchmarks.cifar import CIFAR10, CIFAR100, Cifar, read_cifar
-from perdure.tasks.benchmarks.mnist import FASHION_MNIST, MNIST, read_idx, read_idx_dataset
+from perdure.tasks.benchmarks.mnist import FASHION_MNIST, MNIST, read_idx_dataset
+from perdure.tasks.files.bounded import read_idx
 from perdure.tasks.files.download import Remote
 from perdure.tasks.files.plain_pickle import read_plain_pickle
 from tests.helpers.loopback import Site, serve

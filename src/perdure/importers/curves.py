@@ -6,12 +6,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.base.files import LONGEST_NAME, MOST_CELLS, MOST_STEPS, parse_csv_index, parse_csv_number, read_csv_file
+from perdure.base.files import (
+    LONGEST_NAME,
+    MOST_CELLS,
+    MOST_STEPS,
+    parse_csv_index,
+    parse_csv_number,
+    read_csv_file,
+    shorten_text,
+)
 from perdure.importers.l2logger import is_l2logger, read_l2logger
 from perdure.importers.matrices import parse_matrix_cells, read_matrices
 from perdure.record.curves import Curves, join_record_curves
@@ -68,7 +77,7 @@ class _Algorithm:
 
 def _long(path: Path, header: list[str], rows: list[list[str]]) -> list[Curves]:
     if sorted(header) != sorted(COLUMNS):
-        raise InputError(f"{path}: expected the columns {', '.join(COLUMNS)}, got {', '.join(header)}.")
+        raise InputError(f"{path}: expected the columns {', '.join(COLUMNS)}, got {shorten_text(', '.join(header))}.")
     algorithms: dict[str, _Algorithm] = {}
     for number, row in enumerate(rows, start=2):
         _read_row(path, number, dict(zip(header, row, strict=True)), algorithms)
@@ -147,21 +156,24 @@ def _algorithm_curves(path: Path, name: str, algorithm: _Algorithm, tasks: tuple
     for (step, task), value in algorithm.cells.items():
         values[0, rows[task], columns[step]] = value
     curriculum = tuple(rows[algorithm.trained[step]] for step in range(1, steps + 1))
-    return Curves((name,), tasks, curriculum, points, values)
+    return _named(path, (name,), tasks, curriculum, points, values)
 
 
 def _wide(path: Path, rows: list[list[str]], curriculum: Sequence[int]) -> Curves:
     """Read a matrix with any number of rows, ``after_task,task_1,...``; row 0 is before training."""
     header, body = rows[0], rows[1:]
     tasks = len(header) - 1
+    if not body or not tasks:
+        raise InputError(f"{path}: expected at least one column of a task and one row below the header.")
     if not header[0].lower().startswith("after"):
         raise InputError(
-            f"{path}: expected 'after_task' as first column of a matrix with a curriculum, got {header[0]!r}."
+            f"{path}: expected 'after_task' as first column of a matrix with a curriculum, got {header[0][:80]!r}."
         )
     steps = [parse_csv_index(path, number, header[0], row[0], lowest=0) for number, row in enumerate(body, start=2)]
     if any(step > len(curriculum) for step in steps):
         raise InputError(
-            f"{path}, column {header[0]}: expected steps up to {len(curriculum)}, as in the curriculum, got {max(steps)}."
+            f"{path}, column {shorten_text(header[0], 80)}: expected steps up to {len(curriculum)}, as in the curriculum,"
+            f" got {max(steps)}."
         )
     cells = parse_matrix_cells(path, header[1:], [row[1:] for row in body], first_row=2)
     for step, task in enumerate(curriculum, start=1):
@@ -171,7 +183,15 @@ def _wide(path: Path, rows: list[list[str]], curriculum: Sequence[int]) -> Curve
             )
     names = tuple(str(task + 1) for task in range(tasks))
     points = tuple(float(step) for step in steps)
-    return Curves((path.stem,), names, tuple(curriculum), points, cells.T[None])
+    return _named(path, (path.stem,), names, tuple(curriculum), points, cells.T[None])
+
+
+def _named(path: Path, *parts: Any) -> Curves:
+    """Return curves; an error names the file that they come from."""
+    try:
+        return Curves(*parts)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _record_curves(record: Record) -> Curves:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
-from perdure.base.files import LONGEST_NAME, MOST_CELLS, parse_csv_number, read_csv_file, read_json
+from perdure.base.files import LONGEST_NAME, MOST_CELLS, parse_csv_number, read_csv_file, read_json, shorten_text
 from perdure.record.curves import Curves, join_record_curves
 
 INFO = "logger_info.json"
@@ -75,7 +75,7 @@ def _measure(info: Path, measure: str | None) -> str:
     if not isinstance(columns, list) or not columns or not all(isinstance(name, str) for name in columns):
         raise InputError(f"{info}, key metrics_columns: expected a list with the names of the logged measures.")
     if measure is not None and measure not in columns:
-        raise InputError(f"{info}: expected one of the measures {', '.join(columns)[:200]}, got {measure!r}.")
+        raise InputError(f"{info}: expected one of the measures {shorten_text(', '.join(columns))}, got {measure!r}.")
     return measure or columns[0]
 
 
@@ -85,7 +85,9 @@ def _read_block(log: Path, column: str) -> _Block:
         raise InputError(f"{log.parent}: expected the folder of a block, such as 0-test or 1-train.")
     header, *rows = read_csv_file(log, delimiter="\t")
     if not {"task_name", column} <= set(header):
-        raise InputError(f"{log}: expected the columns task_name and {column[:80]}, got {', '.join(header)[:200]}.")
+        raise InputError(
+            f"{log}: expected the columns task_name and {column[:80]}, got {shorten_text(', '.join(header))}."
+        )
     block = _Block(int(number), kind == "train")
     for row_number, cells in enumerate(rows, start=2):
         row = dict(zip(header, cells, strict=True))

@@ -23,6 +23,7 @@ from perdure.base.files import (
     parse_csv_number,
     read_csv_file,
     read_json,
+    shorten_text,
 )
 from perdure.record.reader import Cost, FloatArray, Measurements, check_record_curriculum
 
@@ -111,14 +112,16 @@ def _wide(
     skip = 1 if has_steps else 0
     values = parse_matrix_cells(path, header[skip:], [row[skip:] for row in rows], first_row)
     for (i, j), value in np.ndenumerate(values):
-        _check_range(f"{path}, row {first_row + i}, column {header[skip + j]}", float(value), upper)
+        _check_range(f"{path}, row {first_row + i}, column {shorten_text(header[skip + j], 80)}", float(value), upper)
     initial = None
     if has_steps:
         steps = [parse_csv_index(path, n, header[0], row[0], lowest=0) for n, row in enumerate(rows, start=first_row)]
         if steps[0] == 0:
             initial, values, steps = values[0], values[1:], steps[1:]
         if steps != list(range(1, len(steps) + 1)):
-            raise InputError(f"{path}, column {header[0]}: expected the steps 1, 2, 3, ..., got {_shorten(steps)}.")
+            raise InputError(
+                f"{path}, column {shorten_text(header[0], 80)}: expected the steps 1, 2, 3, ..., got {_shorten(steps)}."
+            )
     return _measurements(path, values, initial=initial)
 
 
@@ -131,7 +134,9 @@ def _long(path: Path, header: list[str], rows: list[list[str]], upper: float | N
     """Read one row per accuracy; rows with the same learner and run form one run."""
     unknown = [name for name in header if name not in LONG_COLUMNS]
     if unknown or "after" not in header:
-        raise InputError(f"{path}: expected the columns {', '.join(LONG_COLUMNS)}, got {', '.join(header)}.")
+        raise InputError(
+            f"{path}: expected the columns {', '.join(LONG_COLUMNS)}, got {shorten_text(', '.join(header))}."
+        )
     if not rows:
         raise InputError(f"{path}: expected at least one row below the header.")
     for name in header:
@@ -329,7 +334,7 @@ def read_matrix_costs(path: str | Path) -> Cost:
     unknown = [name for name in header if name not in allowed]
     if unknown or "after" not in header:
         raise InputError(
-            f"{path}: expected the column 'after' and any of {', '.join(allowed[2:])}, got {', '.join(header)}."
+            f"{path}: expected the column 'after' and any of {', '.join(allowed[2:])}, got {shorten_text(', '.join(header))}."
         )
     steps = [parse_csv_index(path, n, "after", row[header.index("after")]) for n, row in enumerate(rows, start=2)]
     if not steps or steps != list(range(1, len(steps) + 1)):

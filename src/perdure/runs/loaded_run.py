@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from perdure.runs.cache import Cache, record_cache
 from perdure.runs.data import BenchmarkData, RunData, UserData
 from perdure.tasks import Benchmark
 from perdure.tasks.benchmark import Augmentation
+from perdure.tasks.files.bounded import damage_named, open_zip
 
 WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 _BENCHMARK_OPTIONS = ("scenario", "seed", "order_seed", "curriculum", "per_class", "validation", "tasks")
@@ -342,6 +344,7 @@ def read_run_weights(file: Path) -> dict[str, Tensor]:
         raise InputError(f"{file}: no such file")
     if file.suffix == ".safetensors":
         return load_tensors(file)
+    _check_torch_members(file)
     try:
         value = torch.load(file, map_location="cpu", weights_only=True)
     except Exception:  # noqa: BLE001  (torch raises several kinds for a bad file)
@@ -353,7 +356,23 @@ def read_run_weights(file: Path) -> dict[str, Tensor]:
             value = value[name]
     if not isinstance(value, dict) or not all(isinstance(item, Tensor) for item in value.values()):
         raise InputError(f"{file}: expected a state_dict, a dictionary of names and tensors")
+    size = file.stat().st_size
+    for name, tensor in value.items():
+        if not isinstance(name, str) or tensor.layout != torch.strided or tensor.numel() * tensor.element_size() > size:
+            raise InputError(
+                f"{file}, tensor {str(name)[:80]!r}: expected a dense tensor that the file holds completely"
+            )
     return value
+
+
+def _check_torch_members(file: Path) -> None:
+    """Check that a torch file in zip format is not compressed: torch writes it so, and a compressed one can fill the memory."""
+    if not zipfile.is_zipfile(file):
+        return
+    with damage_named(f"{file}: cannot be read as weights"), open_zip(file, file.stat().st_size) as archive:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED:
+                raise InputError(f"{file}, member {member.filename[:80]!r}: expected a file written by torch.save")
 
 
 def copy_run_head(network: nn.Module, source: nn.Module) -> None:

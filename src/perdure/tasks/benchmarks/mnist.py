@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import InputError
 from perdure.tasks.benchmark import Source, examples_in_memory
-from perdure.tasks.files.bounded import read_idx_bytes as read_idx
+from perdure.tasks.files.bounded import read_idx
 from perdure.tasks.files.download import Remote, fetch, verify
 from perdure.tasks.registry import Description, register_benchmark
 from perdure.tasks.sequence import permuted_sequence, rotated_sequence

@@ -69,7 +69,9 @@ def tiny_imagenet_source(files: Files) -> Source:
     for number, wnid in enumerate(wnids):
         images = images_by_folder.get(f"{root}train/{wnid}/images", [])
         if not images:
-            raise InputError(f"{files.path}: no images in {root}train/{wnid}/images, but wnids.txt lists this class.")
+            raise InputError(
+                f"{files.path}: no images in {root}train/{wnid[:80]}/images, but wnids.txt lists this class."
+            )
         train_names += images
         train_labels += [number] * len(images)
     numbers = {wnid: number for number, wnid in enumerate(wnids)}

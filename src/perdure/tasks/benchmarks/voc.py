@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from perdure.base.errors import InputError, error_message
+from perdure.base.files import shorten_text
 from perdure.tasks.benchmark import Source, Split
 from perdure.tasks.files.archives import Files, open_files
 from perdure.tasks.files.download import Remote, fetch, verify
@@ -139,7 +140,9 @@ def _objects(files: Files, annotation: str) -> list[tuple[int, tuple[int, int, i
         items = [item for item in tree.iter("object") if item.findtext("difficult", "0").strip() != "1"]
         return [(CLASSES.index(item.findtext("name", "").strip()), _box(item)) for item in items]
     except (ET.ParseError, ValueError, OverflowError, LookupError) as error:  # LookupError: an unknown encoding
-        raise InputError(f"{files.path}: {annotation} is not a VOC annotation ({error_message(error)}).") from error
+        raise InputError(
+            f"{files.path}: {shorten_text(annotation)} is not a VOC annotation ({error_message(error)})."
+        ) from error
 
 
 def _box(item: ET.Element) -> tuple[int, int, int, int]:

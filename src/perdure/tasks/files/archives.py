@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from perdure.base.errors import InputError
-from perdure.base.files import read_bytes
+from perdure.base.files import read_bytes, shorten_text
 from perdure.tasks.files.bounded import (
     LARGEST_MEMBER,
     MOST_MEMBERS,
@@ -30,7 +30,7 @@ class Files(ABC):
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        with damage_named(f"{self.path}: cannot read {name}"):
+        with damage_named(f"{self.path}: cannot read {shorten_text(name)}"):
             return self._read(name)
 
     def text(self, name: str) -> str:
@@ -38,7 +38,7 @@ class Files(ABC):
         try:
             return self.read(name).decode()
         except UnicodeDecodeError:
-            raise InputError(f"{self.path}: expected {name} to be a text file in UTF-8.") from None
+            raise InputError(f"{self.path}: expected {shorten_text(name)} to be a text file in UTF-8.") from None
 
     def under(self, prefix: str) -> list[str]:
         """Return the names that start with the prefix."""

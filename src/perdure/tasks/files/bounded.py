@@ -11,6 +11,7 @@ import io
 import os
 import stat
 import struct
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -252,8 +253,10 @@ def read_npz_arrays(path: Path, names: Iterable[str] | None = None) -> tuple[dic
 
 def _read_npy(file: IO[bytes]) -> NDArray[Any]:
     array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False, max_header_size=_LARGEST_NPY_HEADER)
-    if array.dtype.kind == "U":
-        array.astype(object)  # raises ValueError for code points that do not exist
+    if array.dtype.kind == "U" and array.nbytes:
+        codes = np.ascontiguousarray(array).reshape(-1).view(np.dtype("u4").newbyteorder(array.dtype.byteorder))
+        if codes.max() > sys.maxunicode:  # Python raises SystemError for such text
+            raise ValueError("text with characters that do not exist")
     return array
 
 
@@ -276,7 +279,7 @@ def _check_npy_header(name: str, file: IO[bytes], size: int) -> None:
         raise ValueError(f"array {name[:80]!r}: its shape needs {declared} bytes, but it has {held}")
 
 
-def read_idx_bytes(path: Path) -> NDArray[np.uint8]:
+def read_idx(path: Path) -> NDArray[np.uint8]:
     """Read an idx file of bytes, plain or gzipped.
 
     It holds two zero bytes, type code 8, the number of dimensions, the dimensions and the values.

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from perdure.base.errors import InputError, error_message
+from perdure.base.files import shorten_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +70,8 @@ class ImageReader:
             return image
         if self.fit == "exact":
             raise InputError(
-                f"{self.files.path}: expected {name} to have {width} x {height} pixels, got {image.width} x {image.height}."
+                f"{self.files.path}: expected {shorten_text(name)} to have {width} x {height} pixels, got {image.width} x"
+                f" {image.height}."
             )
         if self.fit == "stretch":
             return image.resize((width, height), Image.Resampling.BILINEAR)
@@ -88,9 +90,11 @@ def open_image(files: Files, name: str, mode: str | None = None) -> Image.Image:
     """Return the image converted to ``mode``; without a mode, only its header is read."""
     try:
         image = Image.open(io.BytesIO(files.read(name)), formats=_FORMATS)
-        _check_pixels(f"{files.path}: expected {name}", image)
+        _check_pixels(f"{files.path}: expected {shorten_text(name)}", image)
         return image if mode is None else image.convert(mode)
     except InputError:
         raise
     except Exception as error:  # Pillow raises many kinds for damaged files
-        raise InputError(f"{files.path}: {name} is not a readable image ({error_message(error)}).") from error
+        raise InputError(
+            f"{files.path}: {shorten_text(name)} is not a readable image ({error_message(error)})."
+        ) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.base.files import LONGEST_NAME
+from perdure.base.files import LONGEST_NAME, shorten_text
 from perdure.tasks.benchmark import Source, examples_in_memory
 from perdure.tasks.files.bounded import read_npz_arrays
 
@@ -36,8 +36,8 @@ def read_npz(path: Path) -> Arrays:
     arrays, listed = read_npz_arrays(path, _NAMES)
     for name in _NAMES:
         if name not in arrays:
-            got = ", ".join(listed[:20]) or "none"
-            raise InputError(f"{path}: no array {name!r}. Expected {', '.join(_NAMES)}, got {got[:200]}.")
+            got = shorten_text(", ".join(listed[:20])) or "none"
+            raise InputError(f"{path}: no array {name!r}. Expected {', '.join(_NAMES)}, got {got}.")
     x_train, y_train, x_test, y_test = (arrays[name] for name in _NAMES)
     for part, x, y in (("train", x_train, y_train), ("test", x_test, y_test)):
         if y.ndim == 2 and y.shape[1] == 1:

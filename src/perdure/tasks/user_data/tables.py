@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.base.files import LONGEST_NAME, parse_csv_rows, read_text
+from perdure.base.files import LONGEST_NAME, parse_csv_rows, read_text, shorten_text
 from perdure.tasks.benchmark import Source, examples_in_memory, stratified_source_rows
 from perdure.tasks.user_data.arrays import number_array_labels
 
@@ -78,19 +78,18 @@ def read_csv(path: Path) -> Table:
     columns = list(zip(*(row for _, row in body), strict=True))
     target = _label_column(header)
     labels = columns[target]
+    where = f"column {shorten_text(header[target], 80)}"
     longest = min(LONGEST_NAME, _MOST_FEATURE_VALUES // len(labels))
     for line, label in zip(lines, labels, strict=True):
         if label.lower() in _MISSING:
-            raise InputError(f"{path}, line {line}, column {header[target]}: the label is missing.")
+            raise InputError(f"{path}, line {line}, {where}: the label is missing.")
         if len(label) > longest:
-            raise InputError(
-                f"{path}, line {line}, column {header[target]}: expected at most {longest} characters, got {len(label)}."
-            )
+            raise InputError(f"{path}, line {line}, {where}: expected at most {longest} characters, got {len(label)}.")
     encoded: list[tuple[NDArray[np.float32], list[str]]] = []
     most_features = _MOST_FEATURE_VALUES // len(labels)
     for number, (name, cells) in enumerate(zip(header, columns, strict=True)):
         if number != target:
-            encoded.append(_encode(f"{path}, column {name[:80]}", name, cells, lines, most_features))
+            encoded.append(_encode(f"{path}, column {shorten_text(name, 80)}", name, cells, lines, most_features))
             most_features -= len(encoded[-1][1])
     return Table(
         x=np.concatenate([values for values, _ in encoded], axis=1),

@@ -107,7 +107,7 @@ def test_audit_fit_and_report_of_records_with_hostile_names(perdure, runs, tmp_p
     assert not any(name.startswith(("=", "+", "-", "@")) for name in names)
 
 
-@pytest.mark.parametrize("name", ["[/bold]", "a\x1b[2Jb", "two\nlines", "evil\u202egnp.exe"])
+@pytest.mark.parametrize("name", ["[/bold]", "a\x1b[2Jb\n\u202e"])
 def test_errors_and_file_names_are_escaped(perdure, tmp_path, name):
     for arguments in (
         ("score", f"{name}.csv"),

@@ -66,8 +66,8 @@ def check_stopped(process: subprocess.Popen[str], number: int) -> None:
         ("typer", signal.SIGINT),
         ("perdure.cli.run", signal.SIGTERM),
         ("torch", signal.SIGHUP),
-        ("torch.nn", signal.SIGINT),
-        ("perdure.learners.loop", signal.SIGTERM),
+        pytest.param("torch.nn", signal.SIGINT, marks=SLOW),
+        pytest.param("perdure.learners.loop", signal.SIGTERM, marks=SLOW),
     ],
 )
 def test_a_signal_during_imports_gives_one_line(tmp_path, module, number):
@@ -96,9 +96,9 @@ def test_a_signal_soon_after_the_start_leaves_no_traceback(tmp_path, delay):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_at_any_moment_gives_one_line(tmp_path, number):
-    for index in range(40):
+    for index in range(20):
         process = start("run", "naive", "ewc", "--seeds", 9, "--threads", 1, cwd=tmp_path)
-        time.sleep(0.2 + 0.06 * index)
+        time.sleep(0.2 + 0.12 * index)
         process.send_signal(number)
         check_stopped(process, number)
 
@@ -141,7 +141,7 @@ def living(group: int) -> list[str]:
 @pytest.mark.parametrize(
     ("number", "to_group"),
     [
-        pytest.param(signal.SIGTERM, False, id="kill"),
+        pytest.param(signal.SIGTERM, False, id="kill", marks=SLOW),
         pytest.param(signal.SIGINT, True, id="Ctrl-C", marks=SLOW),
         pytest.param(signal.SIGHUP, True, id="closed terminal", marks=SLOW),
         pytest.param(signal.SIGKILL, False, id="kill -9", marks=SLOW),

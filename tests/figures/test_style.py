@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -11,15 +12,7 @@ from perdure.figures import as_svg, save
 from tests.helpers.crashes import contents
 
 NAMES = ["$x^{", r"$\frac$", "a\x1b[2Jb", "two\nlines", "evil\u202egnp", "<b>&amp;"]
-WRITE = """
-import sys
-from pathlib import Path
-from tests.figures.test_style import make_figure
-from perdure.figures import as_svg, save
-for name in ("figure.png", "figure.svg", "figure.pdf"):
-    save(make_figure(), Path(sys.argv[1]) / name)
-(Path(sys.argv[1]) / "embedded.svg").write_text(as_svg(make_figure()))
-"""
+WRITE = "import sys; from tests.figures.test_style import write_files; write_files(sys.argv[1])"
 
 
 def make_figure() -> Figure:
@@ -38,11 +31,17 @@ def make_figure() -> Figure:
     return figure
 
 
+def write_files(folder: str) -> None:
+    """Write the figure in every format."""
+    for name in ("figure.png", "figure.svg", "figure.pdf"):
+        save(make_figure(), Path(folder) / name)
+    (Path(folder) / "embedded.svg").write_text(as_svg(make_figure()))
+
+
 def test_the_same_figure_has_the_same_bytes_in_every_process(tmp_path):
-    for number in (1, 2):
-        (tmp_path / str(number)).mkdir()
-        command = [sys.executable, "-c", WRITE, str(tmp_path / str(number))]
-        subprocess.run(command, check=True, env={"PYTHONHASHSEED": str(number), "PYTHONPATH": ":".join(sys.path)})
+    write_files(str(tmp_path / "1"))
+    environment = {"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)}
+    subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "2")], check=True, env=environment)
     first, second = contents(tmp_path / "1"), contents(tmp_path / "2")
     assert first.keys() == {"figure.png", "figure.svg", "figure.pdf", "embedded.svg"}
     assert first == second

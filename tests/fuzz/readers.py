@@ -232,6 +232,14 @@ def state_files() -> list[bytes]:
         return [file.read_bytes()]
 
 
+def hostile_states() -> list[bytes]:
+    import torch
+    from safetensors.torch import save
+
+    trees = ("[" * 100_000, "[" + "7" * 5000 + "]", '{"@tensor": ["w"]}', '{"@pairs": [[[1], 2]]}', '{"@pairs": 3}')
+    return [save({"w": torch.ones(2)}, metadata={"tree": tree}) for tree in trees]
+
+
 def checkpoint_files() -> list[bytes]:
     import torch
     from safetensors.torch import save
@@ -583,7 +591,7 @@ READERS = (
         lambda: [(DATA / "trust-0.1/checkpoints.json").read_bytes()],
     ),
     Reader("shapc-values", "values.csv", read_shapc_values, shapc_files),
-    Reader("state", "progress.safetensors", read_state, state_files, is_text=False),
+    Reader("state", "progress.safetensors", read_state, state_files, is_text=False, hostile=hostile_states),
     Reader("checkpoint", "after-01.safetensors", read_checkpoint, checkpoint_files, is_text=False),
     Reader("torch", "weights.pt", read_weights, torch_files, is_text=False, hostile=hostile_pickles),
     Reader(

@@ -170,13 +170,17 @@ def _unexpected(reader: Reader, path: Path) -> list[str]:
         path.write_bytes(content)
         try:
             reader.read(path)
-        except InputError as error:
-            problems.append(f"{reader.name}: a valid file was refused: {error}")
+        except Exception as error:  # noqa: BLE001
+            problems.append(f"{reader.name}: a valid file was refused: {error!r}")
     for content in reader.hostile():
         path.write_bytes(content)
-        with contextlib.suppress(InputError):
+        try:
             reader.read(path)
             problems.append(f"{reader.name}: a hostile file was not refused")
+        except InputError:
+            pass
+        except Exception as error:  # noqa: BLE001
+            problems.append(f"{reader.name}: a hostile file was refused with {error!r}")
     return problems
 
 

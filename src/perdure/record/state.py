@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, error_message
 from perdure.base.files import DIGESTS, check_digest, write_with_digest
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ def load_state(path: Path) -> Any:
         with safe_open(path, framework="pt") as file:
             skeleton = json.loads(file.metadata()["tree"])
             return _restore_tensors(skeleton, file.get_tensor)
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: cannot read the saved state ({error}). Remove the record and run again.") from None
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path}: cannot read the saved state ({error_message(error)}). Remove the record and run again."
+        ) from None
 
 
 def remove_state(path: Path) -> None:

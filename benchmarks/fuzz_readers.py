@@ -15,7 +15,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.fuzz.readers import READERS
-from tests.fuzz.runner import fuzz
+from tests.fuzz.runner import Outcome, fuzz
+
+
+def print_outcome(outcome: Outcome) -> None:
+    """Print the figures of one reader."""
+    print(
+        f"{outcome.reader:20} {outcome.files:7d} {outcome.refused:7d} {len(outcome.failures):6d}"
+        f" {1000 * outcome.slowest:6.0f} ms {outcome.peak / 2**20:6.1f} MB {outcome.seconds:5.1f} s",
+        flush=True,
+    )
 
 
 def main() -> int:
@@ -30,13 +39,8 @@ def main() -> int:
     arguments = parser.parse_args()
     folder = arguments.out or Path(tempfile.mkdtemp(prefix="perdure-fuzz-"))
     start = time.perf_counter()
-    outcomes = fuzz(arguments.readers, arguments.files, arguments.seed, folder, arguments.first)
     print(f"{'reader':20} {'files':>7} {'refused':>7} {'failed':>6} {'slowest':>9} {'memory':>9} {'CPU':>7}")
-    for outcome in outcomes:
-        print(
-            f"{outcome.reader:20} {outcome.files:7d} {outcome.refused:7d} {len(outcome.failures):6d}"
-            f" {1000 * outcome.slowest:6.0f} ms {outcome.peak / 2**20:6.1f} MB {outcome.seconds:5.1f} s"
-        )
+    outcomes = fuzz(arguments.readers, arguments.files, arguments.seed, folder, arguments.first, print_outcome)
     files, failures = (
         sum(outcome.files for outcome in outcomes),
         [item for outcome in outcomes for item in outcome.failures],

@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -204,19 +204,30 @@ def _save(folder: Path, reader: Reader, seed: int, index: int, content: bytes, p
     return f"{reader.name}, seed {seed}, file {index}, saved as {saved}: {problem.strip()}"
 
 
-def fuzz(readers: Sequence[str], files: int, seed: int, folder: Path, first: int = 0) -> list[Outcome]:
-    """Fuzz readers in a process of its own and return the outcomes; a process that hangs or crashes is a failure."""
+def fuzz(
+    readers: Sequence[str],
+    files: int,
+    seed: int,
+    folder: Path,
+    first: int = 0,
+    report: Callable[[Outcome], object] = lambda _: None,
+) -> list[Outcome]:
+    """Fuzz readers in a process of its own and return the outcomes; a process that hangs or crashes is a failure.
+
+    ``report`` is called with the outcome of each reader as soon as it is known.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []
     remaining = list(readers)
     while remaining:
-        done, current = _run(remaining, files, seed, folder, first)
+        done, current = _run(remaining, files, seed, folder, first, report)
         outcomes += done
         remaining = [name for name in remaining if name not in {outcome.reader for outcome in done}]
         if remaining and current is not None:  # the process ended before this reader did
             name, index = current
             problem = f"{name}, seed {seed}: the process hung or crashed within the 50 files from number {index} on"
             outcomes.append(Outcome(name, files=index, failures=[problem]))
+            report(outcomes[-1])
             remaining.remove(name)
         elif remaining:
             raise RuntimeError(f"the process that fuzzes {remaining} did not start")
@@ -225,7 +236,7 @@ def fuzz(readers: Sequence[str], files: int, seed: int, folder: Path, first: int
 
 
 def _run(
-    readers: Sequence[str], files: int, seed: int, folder: Path, first: int
+    readers: Sequence[str], files: int, seed: int, folder: Path, first: int, report: Callable[[Outcome], object]
 ) -> tuple[list[Outcome], tuple[str, int] | None]:
     """Start the process; return the outcomes it reports, and the reader and file at which it stopped."""
     command = [sys.executable, "-m", "tests.fuzz.runner", "--files", str(files), "--seed", str(seed)]
@@ -243,6 +254,7 @@ def _run(
             value = json.loads(line)
             if "outcome" in value:
                 outcomes.append(Outcome(**value["outcome"]))
+                report(outcomes[-1])
                 current = None
             else:
                 current = (value["reader"], value["index"])

@@ -423,6 +423,24 @@ def test_images_of_too_many_pixels_and_other_formats_are_refused(tmp_path: Path)
         tasks.load(folder)
 
 
+def test_torch_files_that_are_compressed_or_damaged_are_refused(tmp_path: Path) -> None:
+    import torch
+
+    from perdure.runs.loaded_run import read_run_weights
+
+    torch.save({"w": torch.zeros(1000)}, tmp_path / "weights.pt")
+    assert read_run_weights(tmp_path / "weights.pt")["w"].shape == (1000,)
+    content = (tmp_path / "weights.pt").read_bytes()
+    with zipfile.ZipFile(tmp_path / "weights.pt") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    assert "expected a file written by torch.save" in refused(
+        read_run_weights, write(tmp_path / "packed.pt", pack_zip(members))
+    )
+    locator = content.rindex(b"PK\x06\x07")  # its last field is the number of disks
+    damaged = content[: locator + 16] + b"\xff\xff\xff\x7f" + content[locator + 20 :]
+    assert "cannot be read as weights" in refused(read_run_weights, write(tmp_path / "damaged.pt", damaged))
+
+
 # idx and gzip
 
 

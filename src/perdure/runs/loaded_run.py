@@ -367,12 +367,13 @@ def read_run_weights(file: Path) -> dict[str, Tensor]:
 
 def _check_torch_members(file: Path) -> None:
     """Check that a torch file in zip format is not compressed: torch writes it so, and a compressed one can fill the memory."""
-    if not zipfile.is_zipfile(file):
-        return
-    with damage_named(f"{file}: cannot be read as weights"), open_zip(file, file.stat().st_size) as archive:
-        for member in archive.infolist():
-            if member.compress_type != zipfile.ZIP_STORED:
-                raise InputError(f"{file}, member {member.filename[:80]!r}: expected a file written by torch.save")
+    with damage_named(f"{file}: cannot be read as weights"):
+        if not zipfile.is_zipfile(file):
+            return
+        with open_zip(file, file.stat().st_size) as archive:
+            for member in archive.infolist():
+                if member.compress_type != zipfile.ZIP_STORED:
+                    raise InputError(f"{file}, member {member.filename[:80]!r}: expected a file written by torch.save")
 
 
 def copy_run_head(network: nn.Module, source: nn.Module) -> None:

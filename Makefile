@@ -19,6 +19,7 @@ test: $(STAMP)
 
 soak: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m slow
+	$(BIN)/python benchmarks/reliability.py --page docs/results/reliability.md
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

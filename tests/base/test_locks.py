@@ -115,8 +115,13 @@ def test_a_file_system_without_locks_uses_the_existence_of_the_file_and_takes_ov
 
 def test_a_rename_is_synced_to_disk(tmp_path, monkeypatch):
     """After a power failure, the folder must hold the new name; the file itself is synced before the rename."""
-    synced = []
+    synced: list[int] = []
     fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_ino), fsync(handle))[1])
+
+    def record(handle: int) -> None:
+        synced.append(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", record)
     write_atomically(tmp_path / "file", b"content")
     assert synced == [(tmp_path / "file").stat().st_ino, tmp_path.stat().st_ino]

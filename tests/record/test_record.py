@@ -6,6 +6,7 @@ import pickle
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -246,7 +247,13 @@ def test_a_record_without_digests_opens_with_a_warning(tmp_path):
 
 def test_a_damaged_or_missing_earlier_checkpoint_is_reported_on_resume(tmp_path):
     make_record(tmp_path / "r", steps=2)
-    options = {"learner": "mine", "benchmark": "pets", "seed": 7, "lifetime_bits": 2**60, "resume": True}
+    options: dict[str, Any] = {
+        "learner": "mine",
+        "benchmark": "pets",
+        "seed": 7,
+        "lifetime_bits": 2**60,
+        "resume": True,
+    }
     file = tmp_path / "r/checkpoints/after-01.safetensors"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
@@ -266,9 +273,9 @@ def test_a_missing_manifest_next_to_other_files_of_a_record_is_reported(tmp_path
 
 
 def test_a_changed_environment_is_refused_unless_allowed_and_then_recorded(tmp_path):
-    options = {"learner": "mine", "resume": True}
+    options: dict[str, Any] = {"learner": "mine", "resume": True}
     Recorder(tmp_path / "r", 2, hardware={"threads": 1, "device": "cpu"}, **options).after_task(accuracy=[0.5, 0.5])
-    changed = {"hardware": {"threads": 2, "device": "cpu"}, **options}
+    changed: dict[str, Any] = {"hardware": {"threads": 2, "device": "cpu"}, **options}
     with pytest.raises(InputError, match=r"threads was 1, is 2\..*--allow-changes"):
         Recorder(tmp_path / "r", 2, **changed)
     assert Record.open(tmp_path / "r").manifest.changes == ()

@@ -129,7 +129,7 @@ def kill_commands(kills: int, rng: random.Random, work: Path) -> list[Command]:
         for _ in range(rng.randint(1, MOST_KILLS)):
             process = start(command, folder)
             try:
-                process.wait(rng.uniform(0.2, 1.1) * command.seconds)
+                process.wait(rng.uniform(0.1, 0.8) * command.seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

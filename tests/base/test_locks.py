@@ -2,6 +2,7 @@
 
 import errno
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -125,3 +126,18 @@ def test_a_rename_is_synced_to_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", record)
     write_atomically(tmp_path / "file", b"content")
     assert synced == [(tmp_path / "file").stat().st_ino, tmp_path.stat().st_ino]
+
+
+def test_temporary_files_of_dead_processes_are_removed_and_those_of_others_stay(tmp_path):
+    node = platform.node()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = [
+        f".file-{node}-{dead.pid}-abc.tmp",
+        f".file-{node}-{os.getpid()}-abc.tmp",
+        f".file-another-{dead.pid}-abc.tmp",
+    ]
+    for name in left:
+        (tmp_path / name).write_bytes(b"half")
+    write_atomically(tmp_path / "file", b"content")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["file", *left[1:]])

@@ -43,7 +43,7 @@ def test_resuming_after_crashes_gives_the_same_bits(tmp_path, monkeypatch, name)
     # One run is killed repeatedly, each time after a different number of writes, so that every phase of a task is covered.
     for number in range(3, 40):
         with monkeypatch.context() as patch:
-            crash_at_write(patch, number % 7 + 2, after=number % 2 == 0)
+            crash_at_write(patch, 3 * (number % 7) + 7 + number % 3, after=number % 2 == 0)
             try:
                 learners.execute(run, folder, save_seconds=0)
             except Crash:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import errno
+import glob
 import hashlib
 import io
 import json
 import math
 import os
+import platform
 import re
 import tempfile
 from collections import Counter
@@ -26,6 +28,7 @@ DIGESTS = "digests.json"
 LOCK = ".lock"
 SOFT_LOCK = ".lock-holder"
 """The lock on file systems without locks."""
+_ABSENT = "absent"  # in place of the digest of a file that does not exist yet
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # the file system has no locks
 _LONGEST_QUOTE = 80  # characters of a wrong cell that an error message shows
 
@@ -54,9 +57,17 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that readers see either the old or the complete new content, even after a crash."""
+    """Write a file so that readers see either the old or the complete new content, even after a crash.
+
+    Temporary files that a killed process left while it wrote the same file are removed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
+    start = f".{path.name}-{platform.node()}-"
+    for abandoned in path.parent.glob(f"{glob.escape(start)}*.tmp"):
+        process = abandoned.name.removeprefix(start).partition("-")[0]
+        if process.isdigit() and not _is_running(int(process)):
+            abandoned.unlink(missing_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{start}{os.getpid()}-", suffix=".tmp")
     partial = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -69,6 +80,19 @@ def write_atomically(path: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def _is_running(process: int) -> bool:
+    """Return whether a process of this machine exists; True if the system does not tell."""
+    if os.name == "nt":
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def sync_folder(folder: Path) -> None:
@@ -93,7 +117,8 @@ def write_with_digest(path: Path, content: bytes) -> str:
     """
     new = hashlib.sha256(content).hexdigest()
     listed = _read_digests(path.parent)
-    old = [digest for digest in listed.get(path.name, []) if path.exists() and digest == _file_digest(path)]
+    current = _file_digest(path) if path.exists() else _ABSENT
+    old = [digest for digest in listed.get(path.name, [_ABSENT]) if digest == current]
     _write_digests(path.parent, {**listed, path.name: [*old, new]})
     write_atomically(path, content)
     if old:
@@ -104,7 +129,7 @@ def write_with_digest(path: Path, content: bytes) -> str:
 def check_digest(path: Path) -> bool:
     """Return whether a file has a digest; raise `InputError` if its content differs from the one that was written.
 
-    A file that is listed but missing also raises an error.
+    A file that is listed but missing also raises an error, unless a crash happened before it was first written.
     """
     accepted = _read_digests(path.parent).get(path.name)
     if accepted is None:
@@ -112,6 +137,8 @@ def check_digest(path: Path) -> bool:
     try:
         actual = _file_digest(path)
     except FileNotFoundError:
+        if _ABSENT in accepted:
+            return True
         raise InputError(
             f"{path}: the file is missing; it was part of this folder. Restore it from a backup."
         ) from None
@@ -126,9 +153,13 @@ def check_digest(path: Path) -> bool:
 def settle_digests(folder: Path) -> None:
     """After a crash, keep only the digests of the files as they are, so that equal folders have equal digests."""
     listed = _read_digests(folder)
-    present = {name: [digest for digest in listed[name] if digest == _file_digest(folder / name)] for name in listed}
-    if present != listed:
-        _write_digests(folder, present)
+    settled = {}
+    for name, accepted in listed.items():
+        current = _file_digest(folder / name) if (folder / name).exists() else _ABSENT
+        if current != _ABSENT or _ABSENT not in accepted:
+            settled[name] = [digest for digest in accepted if digest == current] or accepted
+    if settled != listed:
+        _write_digests(folder, settled)
 
 
 def _file_digest(path: Path) -> str:

@@ -32,6 +32,18 @@ main()
 """
 
 
+@pytest.fixture(autouse=True)
+def default_signals():
+    """Let processes that the tests start receive all signals, even if the tests run in the background or under nohup."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def start(*arguments: object, cwd: Path, new_session: bool = False) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "perdure", *map(str, arguments)]
     return subprocess.Popen(

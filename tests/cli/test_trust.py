@@ -185,7 +185,10 @@ def own(tmp_path):
         (("--data", "own.py:broken"), f"own.py:broken failed in line {LAST} (ZeroDivisionError: division by zero)"),
         (("--data", "own.py"), "own.py: no function is named; expected file.py:function"),
         (("--data", "half.npz"), "--data half.npz: expected arrays x and y, got x"),
-        (("--data", "none.npz"), "--data none.npz: cannot be read as arrays"),
+        (
+            ("--data", "none.npz"),
+            "--data none.npz: not an npz file of plain arrays ([Errno 2] No such file or directory",
+        ),
         (("--data", "own.py:data", "--weights", "none.pt"), "none.pt: no such file"),
         (
             ("--data", "own.py:data", "--weights", "whole.pt"),

@@ -14,6 +14,7 @@ from perdure import Record, Recorder, explain, learners, nets, tasks
 from perdure.base.errors import InputError
 from perdure.learners.parts.nearest_mean import UNSEEN
 from perdure.learners.training import Training
+from tests.helpers.records import remove_digests
 from tests.helpers.small_data import batch_of, make_learner, move, seeded, table
 
 RNG = np.random.default_rng(0)
@@ -233,6 +234,7 @@ def test_other_learners_decide_by_logits(tmp_path):
     assert not (tmp_path / "checkpoints/after-01-decision.safetensors").exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*the record has no digests")
 def test_decision_files_are_verified_and_old_records_have_none(tmp_path):
     recorder = Recorder(tmp_path, tasks=1, decides_by="nearest class mean")
     recorder.after_task(nn.Linear(4, 6), accuracy=[0.5], decision={"class_means": torch.ones(6, 3)})
@@ -245,6 +247,8 @@ def test_decision_files_are_verified_and_old_records_have_none(tmp_path):
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     with pytest.raises(InputError, match="altered"):
         opened.decision(0)
+    remove_digests(tmp_path)
+    manifest["digests"] = False
     for name in ("decisions", "decides_by"):
         del manifest[name]
     (tmp_path / "record.json").write_text(json.dumps(manifest))

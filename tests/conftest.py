@@ -16,6 +16,12 @@ settings.load_profile("shared machine")
 SHARED = Path(__file__).parents[2] / "shared"
 
 
+@pytest.fixture(autouse=True)
+def _own_permissions(tmp_path_factory, monkeypatch):
+    """Keep the code that tests allow out of the user's settings."""
+    monkeypatch.setenv("PERDURE_CONFIG_DIR", str(tmp_path_factory.mktemp("config")))
+
+
 @pytest.fixture
 def shared_data() -> Path:
     """Return the folder of real data next to the project; skip the test if there is none."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perdure.audits.audit import audit
     from perdure.audits.results import Audit
     from perdure.base.errors import InputError
+    from perdure.explain.adapters.adapted import adapt
     from perdure.record import Record, Recorder
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ _EXPORTS = {
     "InputError": "perdure.base.errors",
     "Record": "perdure.record",
     "Recorder": "perdure.record",
+    "adapt": "perdure.explain",
     "audit": "perdure.audits",
 }
 
@@ -41,6 +43,7 @@ __all__ = [
     "InputError",
     "Record",
     "Recorder",
+    "adapt",
     "audit",
     "audits",
     "explain",

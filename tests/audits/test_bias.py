@@ -526,7 +526,7 @@ def test_the_command_compares_explainers_on_a_user_network(tmp_path, perdure):
     torch.save({"model": module["make"]((4,), 2).state_dict()}, tmp_path / "weights.pt")
     perdure(*command, "--data", "own.py:data", "--weights", "weights.pt")
     assert BiasResult.load(tmp_path / "stored" / "bias.json")["grad"].overall == found["grad"].overall
-    assert "expected (inputs, labels)" in perdure(*command, "--data", "own.py:wrong", code=2).stderr
+    assert "expected a pair (inputs, labels)" in perdure(*command, "--data", "own.py:wrong", code=2).stderr
     assert "--network file.py:function" in perdure("trust", "bias", "--data", "own.py:data", code=2).stderr
 
 

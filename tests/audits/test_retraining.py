@@ -19,9 +19,9 @@ from perdure.audits.retraining.pairs import Pairs
 from perdure.audits.retraining.retrain import retrain_fold_pairs
 from perdure.audits.retraining.weight_noise import Noise, weight_noise_cascade, weight_noise_layers, with_noise
 from perdure.base.errors import InputError
+from perdure.base.user_code import load_function
 from perdure.figures import noise_lines, retraining_class_separation
 from perdure.learners import Training
-from perdure.runs.user_code import load_function
 
 SIDE = 7
 QUICK = Training(epochs=12, batch_size=16, lr=0.1)

@@ -159,7 +159,7 @@ MISTAKES: dict[str, tuple[list[Net], dict[str, Any]]] = {
         ("nan", "NaN or infinite weights in 'last.weight'"),
         ("one task", "only one task"),
         ("shape", "data of task 2: 5 inputs and labels"),
-        ("labels", "labels of type float64 with minimum 1.0; expected output units"),
+        ("labels", "data of task 2: labels of type float64 .regression., but those of task 1 are classes; expected"),
         ("no network", "not a record"),
         ("method", "expected_gradients"),
         ("option", "sample"),
@@ -184,7 +184,7 @@ def test_records_without_checkpoints_or_data_are_refused(tmp_path, runs):
     recorder = perdure.Recorder(tmp_path / "own", tasks=2)
     for number in range(2):
         recorder.after_task(net(number), accuracy=[0.9, 0.5])
-    with pytest.raises(InputError, match="does not name its data"):
+    with pytest.raises(InputError, match="does not name its network and its data"):
         audit_shapc(tmp_path / "own")
     with pytest.raises(InputError, match="no such directory"):
         audit_shapc(tmp_path / "nowhere")

@@ -526,7 +526,7 @@ def test_columns_of_words_cannot_ask_for_a_large_table(tmp_path: Path, monkeypat
     from perdure.tasks.user_data import tables
 
     monkeypatch.setattr(tables, "_MOST_FEATURE_VALUES", 10_000)
-    rows = "".join(f"{number},w{number},{'xy'[number % 2]}\n" for number in range(200))
+    rows = "".join(f"{number},w{number // 2},{'xy'[number % 2]}\n" for number in range(200))
     message = refused(tasks.load, write(tmp_path / "data.csv", "a,b,class\n" + rows))
     assert "column b: the table has more than 10000 values" in message
 

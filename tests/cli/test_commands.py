@@ -376,7 +376,7 @@ def test_options_without_effect_are_refused(perdure, tmp_path):
     used = perdure("explain", record, "--method", "grad", "--option", "lrp.epsilon=1", code=2).stderr
     assert "method 'lrp' is not used; used: grad" in used
     assert "did you mean 'blur'?" in perdure("explain", record, "--baseline", "blurr", code=2).stderr
-    refused = perdure("trust", "bias", record, "--network", "net.py:make", code=2).stderr
+    refused = perdure("trust", "bias", record, "--network", "small-conv", code=2).stderr
     assert "the network of the RECORD is used" in refused
 
 

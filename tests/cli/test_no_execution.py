@@ -115,7 +115,7 @@ def test_fields_that_name_code_are_data(perdure, monkeypatch, record, tmp_path, 
 
 @pytest.mark.parametrize(
     ("command", "options"),
-    [("run", 1), ("audit", 2), ("trust bias", 2), ("trust retraining", 1)],
+    [("run", 1), ("audit", 2), ("trust bias", 2), ("trust retraining", 2), ("explain", 2)],
 )
 def test_the_help_says_that_a_file_is_executed(perdure, monkeypatch, command, options):
     monkeypatch.setenv("COLUMNS", "300")

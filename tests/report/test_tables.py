@@ -234,6 +234,7 @@ def test_stored_maps_are_shown_in_the_viewer(perdure, tmp_path):
         # After one epoch of task 2, only its classes are predicted.
         assert example.predictions["naive", 1] in data.class_names[5:]
         picture = data.tasks[0].test.x[row, 0]
+        assert example.image is not None
         np.testing.assert_array_equal(example.image[..., 0] > 127, picture > picture.max() / 2)
     (file,) = (tmp_path / "runs").rglob("task-01-from-00001.safetensors")
     stored = load_file(file)

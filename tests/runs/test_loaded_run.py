@@ -170,7 +170,9 @@ def test_user_data_and_network_replace_those_of_a_record(tmp_path):
         recorder.after_task(net(seed), accuracy=[0.9, 0.5])
     run = load_run(tmp_path / "mine", Net, DATA, sequence=True)
     assert equal_weights(run.network(1), net(1))
-    with pytest.raises(InputError, match="does not name its data; pass a network and the test data"):
+    with pytest.raises(
+        InputError, match=r"does not name its network and its data; pass network=make_net, .* and data="
+    ):
         load_run(tmp_path / "mine")
 
 
@@ -242,7 +244,7 @@ def test_data_that_do_not_fit_the_network_are_refused(tmp_path):
     with pytest.raises(InputError, match="does not fit the network"):
         load_run(path, lambda: Net(hidden=5), DATA, sequence=True)
     with pytest.raises(InputError, match=r"expected a function that returns a torch\.nn\.Module, got a dict"):
-        load_run(path, dict, DATA, sequence=True)  # type: ignore[arg-type]
+        load_run(path, dict, DATA, sequence=True)
 
 
 @pytest.mark.filterwarnings("ignore:.*the record has no digests")
@@ -270,9 +272,13 @@ def test_the_explained_score_is_described():
     )
 
 
-def test_inputs_in_bfloat16_are_read_and_dictionaries_are_refused():
+def test_inputs_in_bfloat16_and_several_inputs_are_read():
     x = torch.arange(8.0).reshape(2, 4)
     data = UserData.checked([(x.to(torch.bfloat16), np.array([0, 1]))], None)
     assert data.tasks[0][0].tolist() == x.tolist()
-    with pytest.raises(InputError, match="data: expected an array or a tensor, got a dictionary with the keys ids"):
-        UserData.checked([({"ids": x}, np.array([0, 1]))], None)
+    several = UserData.checked([({"left": x, "ids": x.long()}, np.array([0, 1]))], None)
+    assert several.tasks[0][0].tolist() == torch.cat([x, x], dim=1).tolist()
+    assert several.form is not None
+    assert [part.kind for part in several.form.parts] == ["float", "int"]
+    with pytest.raises(InputError, match="expected the inputs left"):
+        UserData.checked([({"left": x, "ids": x.long()}, np.array([0, 1])), ({"left": x}, np.array([0, 1]))], None)

@@ -23,7 +23,7 @@ from perdure.audits.clamp import fit_clamp
 from perdure.audits.least_biased import common_least_biased_explainer
 from perdure.audits.results import MEASURES, Audit, LearnerAudit, audit_provenance, read_findings
 from perdure.audits.shapc.results import ShapcResult, shapc_result_differences
-from perdure.audits.shapc.values import LEAST_BIASED, ShapcSettings
+from perdure.audits.shapc.values import AUTO, LEAST_BIASED, ShapcSettings
 from perdure.base.errors import InputError
 from perdure.metrics import (
     CE_EPSILON,
@@ -38,9 +38,8 @@ from perdure.record import Measurements, Record, find_records
 from perdure.record.reader import record_digest
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from perdure.audits.shapc.runner import ShapcProgress
+    from perdure.runs.networks import NetworkSource
 
 StartProgress = Callable[[str], "ShapcProgress"]
 """Called with the path of each run before it is explained; returns the run's progress callback."""
@@ -53,8 +52,9 @@ _ALL_WEIGHTS: Mapping[str, Weights] = {name: name for name in ("W1", "W2", "W3")
 def audit(
     paths: str | Path | Sequence[str | Path],
     *,
-    network: Callable[[], nn.Module] | None = None,
+    network: NetworkSource | None = None,
     data: Any = None,
+    allow_code: bool = False,
     shapc: bool | ShapcSettings = False,
     clamp: bool = False,
     examples: int | None = None,
@@ -74,8 +74,10 @@ def audit(
     Parameters
     ----------
     paths : records, or folders that contain records
-    network, data : a function that returns the network, and (inputs, labels) of each task; needed for SHAPC if the records do
-        not name their own. Passing them computes SHAPC.
+    network : for SHAPC, if the records do not name their own: a function that returns the untrained network, a network, or a
+        list of ready models, one after each step (also models outside PyTorch). Passing it computes SHAPC.
+    data : for SHAPC, if the records do not name their own: for each task (inputs, labels), a Dataset or a DataLoader
+    allow_code : execute the code that the records refer to for their network and data, and remember this on this machine
     shapc : compare the reasons of the checkpoints, with default settings or with `ShapcSettings`
     clamp : fit CLAMP to the accuracy curves (seconds; minutes with many tasks)
     examples, precision, keep_maps : settings of SHAPC, see `audit_shapc`
@@ -112,6 +114,10 @@ def audit(
     from perdure.audits.shapc.runner import audit_shapc  # noqa: PLC0415  (it needs torch)
 
     sequences = [run for run in runs if not run.is_reference]
+    if allow_code:
+        from perdure.runs.permissions import allow_code as allow  # noqa: PLC0415  (it needs torch)
+
+        allow(run.run for run in sequences)
     settings, evidence = _explainer_settings(shapc, [run.run for run in sequences])
     results = []
     for run in sequences:
@@ -244,7 +250,7 @@ def _usable(runs: Sequence[Measurements]) -> tuple[list[Measurements], dict[str,
 
 def _explainer_settings(shapc: bool | ShapcSettings, records: Sequence[str]) -> tuple[ShapcSettings, dict[str, str]]:
     """Return the settings with the explainer's name, and the evidence if it was chosen by attribution bias."""
-    settings = shapc if isinstance(shapc, ShapcSettings) else ShapcSettings()
+    settings = shapc if isinstance(shapc, ShapcSettings) else ShapcSettings(method=AUTO)
     if settings.method != LEAST_BIASED or not records:
         return settings, {}
     verdict = common_least_biased_explainer(records)

@@ -11,8 +11,13 @@ class InputError(ValueError):
     """Raised when an argument, a file or an option is invalid.
 
     The message is one line: it names the file, cell or option, what was given, what was expected and what to do. The
-    command line prints it without a traceback and exits with status 2.
+    command line prints it without a traceback and exits with status 2. ``cli`` is the message in the syntax of the command
+    line, if it differs.
     """
+
+    def __init__(self, message: str = "", *, cli: str | None = None) -> None:
+        super().__init__(message)
+        self.cli = cli
 
 
 def error_suggestion(word: str, known: list[str]) -> str:

@@ -177,7 +177,7 @@ def _user_error(error: BaseException) -> tuple[str, int]:
     """Return the line to print for an error that the user can fix and the exit code, or an empty line for other errors."""
     text = error_message(error)
     if isinstance(error, InputError):
-        return str(error), 2
+        return error.cli or str(error), 2
     if isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError | ValueError | ImportError)
         and any(message in str(error).lower() for message in _MEMORY_MESSAGES)

@@ -11,21 +11,25 @@ from rich.console import Console
 
 from perdure.base.errors import InputError
 from perdure.cli.options import (
-    EXECUTES,
+    AllowCode,
     AsJson,
     BatchSize,
     CountTeachers,
+    Data,
     DataDir,
     Device,
+    Layout,
     MethodOptions,
+    Network,
     RecordPaths,
     Renormalise,
+    Store,
     Weights,
-    network_option,
     output_file_option,
     parse_method_options,
+    parse_target,
     parse_weights,
-    task_data_option,
+    user_sources,
 )
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.names import echo
@@ -52,9 +56,11 @@ def audit(
     method: Annotated[
         str,
         typer.Option(
-            help="The explainer, or least-biased: the one that perdure trust bias recommends.", rich_help_panel=_PANEL
+            help="The explainer; least-biased: the one that perdure trust bias recommends; auto: expected_gradients, or "
+            "Shapley values for models without gradients.",
+            rich_help_panel=_PANEL,
         ),
-    ] = "expected_gradients",
+    ] = "auto",
     option: MethodOptions = None,
     samples: Annotated[
         int,
@@ -75,7 +81,9 @@ def audit(
         ),
     ] = None,
     top: Annotated[float, typer.Option(help="Share of values that count as important.", rich_help_panel=_PANEL)] = 0.3,
-    target: Annotated[str, typer.Option(help="Explained class: label or predicted.", rich_help_panel=_PANEL)] = "label",
+    target: Annotated[
+        str, typer.Option(help="Explained class: label, predicted, or an output (1-based).", rich_help_panel=_PANEL)
+    ] = "label",
     score: Annotated[
         str,
         typer.Option(
@@ -119,14 +127,11 @@ def audit(
             rich_help_panel=_PANEL,
         ),
     ] = False,
-    network: Annotated[
-        str | None,
-        typer.Option(help=f"file.py:function that returns your network. {EXECUTES}", rich_help_panel=_PANEL),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(help=f"file.py:function that returns [(inputs, labels), ...]. {EXECUTES}", rich_help_panel=_PANEL),
-    ] = None,
+    network: Network = None,
+    data: Data = None,
+    layout: Layout = None,
+    allow_code: AllowCode = False,
+    store: Store = False,
     data_dir: DataDir = None,
     device: Device = "cpu",
     batch_size: BatchSize = None,
@@ -138,7 +143,6 @@ def audit(
     """
     from perdure.audits import FILE, ShapcSettings
     from perdure.audits import audit as audit_records
-    from perdure.audits.shapc.values import LEAST_BIASED
     from perdure.cli.output.audit_tables import print_audit, print_shapc
     from perdure.cli.output.progress import AuditProgress
     from perdure.record import Record, find_records
@@ -146,14 +150,16 @@ def audit(
     if (network is not None or data is not None) and not shapc:
         raise InputError("--network and --data need --shapc")
     if not shapc:
-        _refuse_shapc_options(method, option, examples, precision, keep_maps, retrain_reference)
-    settings = None
+        _refuse_shapc_options(method, option, examples, precision, keep_maps, retrain_reference, allow_code)
+    is_folder = len(paths) == 1 and not any(paths[0].rglob("record.json"))
+    networks, sets, settings = None, None, None
     if shapc:
+        if network or data or layout or allow_code or store:
+            networks, sets = user_sources([] if is_folder else paths, network, data, layout, allow_code, store)
         options: dict[str, Any] = {
-            "method": method,
             "samples": samples,
             "top": top,
-            "target": target,
+            "target": parse_target(target) if target.isdigit() else target,
             "score": score,
             "head": head,
             "background": background,
@@ -163,20 +169,17 @@ def audit(
             "seed": seed,
             "batch_size": batch_size,
         }
-        if option and method == LEAST_BIASED:
-            raise InputError("--option needs a named --method; least-biased chooses the method later")
-        options["options"] = parse_method_options(option, [method]).get(method, {}) if option else {}
-        settings = ShapcSettings(**options)
+        settings = ShapcSettings(**options, **_method_options(method, option))
     explained: dict[str, Any] = {
-        "network": None if network is None else network_option(network),
-        "data": None if data is None else task_data_option(data),
+        "network": networks,
+        "data": sets,
         "examples": examples,
         "precision": precision,
         "keep_maps": keep_maps,
         "data_dir": data_dir,
         "device": device,
     }
-    if settings is not None and len(paths) == 1 and not any(paths[0].rglob("record.json")):
+    if settings is not None and is_folder:
         _audit_checkpoints(paths[0], settings, explained, as_json)
         return
     errors = Console(stderr=True)
@@ -212,6 +215,18 @@ def audit(
         raise typer.Exit(1)
 
 
+def _method_options(method: str, option: list[str] | None) -> dict[str, Any]:
+    """Return the method and its own options; options without a named method are those of expected gradients."""
+    from perdure.audits.shapc.values import AUTO, LEAST_BIASED
+
+    if not option:
+        return {"method": method}
+    if method == LEAST_BIASED:
+        raise InputError("--option needs a named --method; least-biased chooses the method later")
+    named = "expected_gradients" if method == AUTO else method
+    return {"method": named, "options": parse_method_options(option, [named]).get(named, {})}
+
+
 def _refuse_shapc_options(
     method: str,
     option: list[str] | None,
@@ -219,15 +234,17 @@ def _refuse_shapc_options(
     precision: float | None,
     keep_maps: bool,
     retrain_reference: bool,
+    allow_code: bool,
 ) -> None:
     """Refuse options that have no effect without --shapc."""
     given = {
-        "--method": method != "expected_gradients",
+        "--method": method != "auto",
         "--option": bool(option),
         "--examples": examples is not None,
         "--precision": precision is not None,
         "--keep-maps": keep_maps,
         "--retrain-reference": retrain_reference,
+        "--allow-code": allow_code,
     }
     for name, is_given in given.items():
         if is_given:

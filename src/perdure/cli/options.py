@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from perdure.base.errors import InputError, error_suggestion
-
-if TYPE_CHECKING:
-    from torch import nn
 
 RecordPaths = Annotated[
     list[Path], typer.Argument(metavar="PATH...", help="Records, or folders that contain records.", show_default=False)
@@ -44,6 +41,47 @@ Momentum = Annotated[float | None, typer.Option(help="Momentum of sgd.")]
 Width = Annotated[int | None, typer.Option(help="Width of a built-in network.", min=1)]
 EXECUTES = "The file is executed: use only code that you trust."
 """Ends the help of every option that takes file.py:function."""
+OWN_MODEL = "Your own network and data"
+DATA_FORMS = (
+    "file.py:function or file.py:object, (inputs, labels) for each task; or a .npz, .pt or .csv file with x, y and optionally "
+    "task; or an image folder; or a folder with one file per task"
+)
+Network = Annotated[
+    str | None,
+    typer.Option(
+        help=f"file.py:function that returns your network; with an argument step, the ready model after it. {EXECUTES}",
+        rich_help_panel=OWN_MODEL,
+    ),
+]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Your test data, preprocessed for the network: {DATA_FORMS}. {EXECUTES}", rich_help_panel=OWN_MODEL
+    ),
+]
+Layout = Annotated[
+    str | None,
+    typer.Option(
+        help="Layout of time series: nct for (n, channels, time), ntc for (n, time, channels).",
+        rich_help_panel=OWN_MODEL,
+    ),
+]
+AllowCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code",
+        help="Execute the code that the record refers to. Remembered on this machine until the file changes.",
+        rich_help_panel=OWN_MODEL,
+    ),
+]
+Store = Annotated[
+    bool,
+    typer.Option(
+        "--store",
+        help="Store where --network and --data are in the record, so that other commands find them.",
+        rich_help_panel=OWN_MODEL,
+    ),
+]
 PerClass = Annotated[int | None, typer.Option(help="Training examples per class.", min=1)]
 
 
@@ -136,6 +174,11 @@ def parse_method_options(texts: list[str] | None, methods: list[str]) -> dict[st
     return options
 
 
+def parse_target(text: str) -> str | int:
+    """Return the name of a target, or the index of an output, which is 1-based on the command line."""
+    return int(text) - 1 if text.isdigit() and int(text) > 0 else text
+
+
 def check_baseline_option(baseline: str | None) -> None:
     """Refuse an unknown name of a baseline before any work."""
     from perdure.explain.baselines import NAMED_BASELINES
@@ -154,18 +197,73 @@ def given_options(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def network_option(text: str) -> Callable[[], nn.Module]:
-    """Return the user's function that makes a network."""
-    from perdure.runs.user_code import load_function
+def user_network(text: str, layout: str | None = None) -> Any:
+    """Return what a user's --network names: a function that makes a network, a network, or a list of ready models."""
+    from perdure.base.user_code import load_object
 
-    return load_function(text)
+    source = load_object(text)
+    if layout is None:
+        return source
+    return _with_layout(source, layout)
 
 
-def task_data_option(text: str) -> Any:
-    """Return the user's test data, (inputs, labels) for each task."""
-    from perdure.runs.user_code import load_user_task_data
+def _with_layout(source: Any, layout: str) -> Any:
+    """Return a source of networks whose inputs have a stated layout."""
+    from perdure.explain import Series, adapt
 
-    return load_user_task_data(text)
+    if layout not in ("nct", "ntc"):
+        raise InputError(f"--layout {layout}: expected nct for (n, channels, time) or ntc for (n, time, channels)")
+    series = Series(layout)  # type: ignore[arg-type]
+    if isinstance(source, list | tuple):
+        return [adapt(model, series) for model in source]
+    if not callable(source) or hasattr(source, "parameters"):
+        return adapt(source, series)
+    return lambda *arguments, **keywords: adapt(source(*arguments, **keywords), series)
+
+
+def user_data(text: str) -> Any:
+    """Return the test data that --data names: a function, an object, a file or a folder."""
+    from perdure.runs.data_sources import read_user_data
+
+    try:
+        return read_user_data(text)
+    except InputError as error:
+        raise InputError(f"--data {error.cli or error}") from None
+
+
+def user_sources(
+    records: Sequence[Path],
+    network: str | None,
+    data: str | None,
+    layout: str | None = None,
+    allow_code: bool = False,
+    store: bool = False,
+) -> tuple[Any, Any]:
+    """Return the user's network and test data for some records, and store them in the records if requested.
+
+    Code that the records refer to is allowed on this machine with ``allow_code``.
+    """
+    if store and network is None and data is None:
+        raise InputError("--store stores --network and --data in the record; pass at least one of them")
+    if layout is not None and network is None:
+        raise InputError("--layout needs --network")
+    if network is None and data is None and not allow_code:
+        return None, None
+    from perdure.record import find_records
+    from perdure.runs.permissions import allow_code as allow
+    from perdure.runs.permissions import store_references
+
+    if store and layout is not None:
+        raise InputError(
+            "--layout cannot be stored; return perdure.adapt(network, Series(layout)) from the function instead"
+        )
+    given = (None if network is None else user_network(network, layout), None if data is None else user_data(data))
+    if store:
+        for record in find_records(records):
+            store_references(record, network, data)
+    if allow_code:
+        allow(find_records(records))
+    return given
 
 
 def check_device_option(device: str) -> None:

@@ -105,8 +105,9 @@ def run(
     """
     from perdure import learners as learner_package
     from perdure import tasks as task_package
+    from perdure.base.user_code import load_function
     from perdure.nets.registry import check_network_memory
-    from perdure.runs.user_code import load_function
+    from perdure.runs.permissions import store_references
 
     if list_all:
         _list_all(as_json)
@@ -160,6 +161,8 @@ def run(
                 seeded = dataclasses.replace(job, seed=seed)
                 options = {"save_seconds": save_seconds, "allow_changes": allow_changes}
                 failed |= not _execute(seeded, folder / f"seed-{seed}", results, options, quiet=as_json)
+                if network and ":" in network and (folder / f"seed-{seed}" / "record.json").exists():
+                    store_references(folder / f"seed-{seed}", network)
     if as_json:
         print_json(results)
     if failed:

@@ -1,5 +1,8 @@
 """Attributions: explainers, Shapley values, and a checker that refuses networks on which a method would be wrong."""
 
+from perdure.explain.adapters.adapted import Adapted, adapt
+from perdure.explain.adapters.inputs import Series, Table, Tokens
+from perdure.explain.adapters.views import LayoutWarning
 from perdure.explain.attribute import attribute, expected_gradients
 from perdure.explain.checks.network import Finding, Gradients, ModuleRules, Outputs, check_network
 from perdure.explain.explainer import EXPLAINERS, Explainer, Request, explainer, get_explainer, method_names
@@ -26,6 +29,7 @@ from perdure.explain.taylor import TaylorAllocation, TaylorEffects, taylor_effec
 __all__ = [
     "ESTIMATORS",
     "EXPLAINERS",
+    "Adapted",
     "AxiomCheck",
     "Axioms",
     "Dividends",
@@ -34,16 +38,21 @@ __all__ = [
     "Explainer",
     "Finding",
     "Gradients",
+    "LayoutWarning",
     "MaskingOrder",
     "ModuleRules",
     "NetworkGame",
     "Outputs",
     "Players",
     "Request",
+    "Series",
     "Shapley",
     "ShapleyTable",
+    "Table",
     "TaylorAllocation",
     "TaylorEffects",
+    "Tokens",
+    "adapt",
     "attribute",
     "check_axioms",
     "check_network",

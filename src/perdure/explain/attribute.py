@@ -13,38 +13,47 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError, error_suggestion
+from perdure.explain.adapters.adapted import Adapted, packed_inputs
 from perdure.explain.adapters.arrays import (
     array_batch_size,
     as_batch_array,
     check_finite_array,
     convert_like,
+    rejected_input,
     targets_as_array,
 )
+from perdure.explain.adapters.inputs import InputForm
 from perdure.explain.adapters.models import (
+    Wrapper,
     device_and_dtype,
     half_precision_outputs,
+    layer_names,
     outputs_of,
     preserved_model,
     single_precision,
 )
-from perdure.explain.checks.network import Inspection, inspect_network
+from perdure.explain.adapters.views import InputView, input_view, warn_about_layout
+from perdure.explain.checks.network import Inspection, inspect_network, training_modules
+from perdure.explain.checks.rewriting import suitable_network
+from perdure.explain.draws import example_key
 from perdure.explain.explainer import Progress, Reduction, Request, get_explainer
 from perdure.explain.methods.expected_gradients import ExpectedGradients
 from perdure.explain.methods.expected_gradients import expected_gradients as compute_expected_gradients
-from perdure.explain.shapley.players import SHARED_BY_CHANNELS, Players, players_of
+from perdure.explain.shapley.players import SHARED_BY_CHANNELS, Players, players_from_labels, players_of
 
 Array = NDArray[Any]
 Target = int | str | Sequence[int] | Array | Tensor
 Baseline = float | str | Array | Tensor
-Inputs = TypeVar("Inputs", Tensor, Array)
+Inputs = TypeVar("Inputs", bound=Tensor | Array | Mapping[str, Any] | tuple[Any, ...])
+REDUCTIONS = ("pixels", "comparable")
 
 
 def attribute(
-    model: nn.Module,
+    model: Any,
     x: Inputs,
     target: Target,
     method: str = "expected_gradients",
-    background: Array | Tensor | None = None,
+    background: Array | Tensor | Mapping[str, Any] | tuple[Any, ...] | None = None,
     samples: int = 100,
     seed: int = 0,
     layer: str | nn.Module | None = None,
@@ -58,25 +67,29 @@ def attribute(
 ) -> Inputs:
     """Return an attribution map for each example: the contribution of each input variable to the target's output.
 
-    ``x``: (n, channels, height, width), (n, channels, length) or (n, features), numpy or torch; maps have its shape and type.
-    ``target``: an output index, one per example, or ``"predicted"``. ``samples``: gradient evaluations, integration steps,
-    perturbations (LIME) or permutations (Shapley) per map. ``background``: inputs like x, required by expected_gradients and
+    ``model``: a network, or `perdure.adapt` of any model. ``x``: (n, channels, height, width), (n, channels, time) or
+    (n, features), numpy or torch, or several inputs as a dictionary (keyword arguments) or a tuple; maps have its shape and
+    type. Of several inputs, integers and booleans are held fixed and have maps of zeros. ``target``: an output index, one per
+    example, or ``"predicted"``. ``samples``: gradient evaluations, integration steps, perturbations (LIME) or permutations
+    (Shapley) per map. ``background``: inputs like x, required by expected_gradients and
     deepshap, and by shapley for its mean unless a ``baseline`` (``"mean"``, ``"zero"``, ``"blur"``, a number or an array) is
     given. ``layer``: Grad-CAM's layer, a name or a module. ``players`` (shapley, lime): ``"pixels"``, ``"features"``,
     ``"grid"``, ``"superpixels"`` or an array of labels. ``options``: the method's own settings, for example
     ``{"epsilon": 1e-6}`` for lrp or ``{"estimator": "gradient"}`` for shapley. ``reduce="pixels"`` joins the channels as the
-    bias paper does: (n, height, width). Memory depends on ``batch_size``, not on the number of examples. Arguments that a
+    bias paper does: (n, height, width). ``reduce="comparable"`` returns maps as SHAPC compares them: channels first, one
+    value per token or group of columns. Memory depends on ``batch_size``, not on the number of examples. Arguments that a
     method does not use are ignored; unknown options are refused.
 
     A network on which the method would be wrong is refused with the layer and the remedy. The network is left unchanged.
-    A float16 or bfloat16 network is explained through a float32 copy. Token ids need a ``baseline``, the id of a mask token.
+    A float16 or bfloat16 network is explained through a float32 copy. Token ids need ``perdure.adapt(model, Tokens(mask))``,
+    or for shapley and lime a ``baseline``, the id of a mask token.
     Random draws depend only on the seed and the example. ``progress(done, total)`` is called as examples are finished.
     """
     chosen = get_explainer(method)
     own_options = chosen.parsed_options(options)
-    if reduce not in (None, "pixels"):
-        raise InputError(f"reduce: expected None or 'pixels', got {reduce!r}")
-    with prepared_request(
+    if reduce is not None and reduce not in REDUCTIONS:
+        raise InputError(f"reduce: expected None, 'pixels' or 'comparable', got {reduce!r}")
+    with prepared_view(
         model,
         x,
         target,
@@ -90,15 +103,30 @@ def attribute(
         batch_size=batch_size,
         players=players,
         progress=progress,
-    ) as request:
+    ) as (request, view):
+        if reduce == "pixels" and request.x.dim() == 3:
+            warn_about_layout(model, request.x, "reduce='pixels'")
         maps = chosen.function(request, **own_options)
     check_finite_array(maps, 0, f"the map of method {method!r}")
-    return cast(Inputs, convert_like(_reduced(maps, chosen.pixels, players) if reduce else maps, x))
+    if reduce != "pixels" and not isinstance(view.model, Wrapper):
+        return cast(Inputs, convert_like(maps, x))
+    if reduce == "comparable":
+        return cast(Inputs, convert_like(view.comparable(maps, chosen.pixels), x))
+    if reduce == "pixels" and not view.one_per_player:
+        return cast(Inputs, convert_like(_reduced(maps, chosen.pixels, players), x))
+    restored = view.restored(maps, chosen.pixels)
+    form = InputForm.of(x) if isinstance(x, Mapping | tuple) else None
+    return cast(Inputs, convert_like(restored, x) if form is None else form.split(convert_like(restored, _first(x))))
+
+
+def _first(x: Any) -> Any:
+    """Return the first of several inputs."""
+    return next(iter(x.values())) if isinstance(x, Mapping) else x[0]
 
 
 def expected_gradients(
-    model: nn.Module,
-    x: Array | Tensor,
+    model: Any,
+    x: Any,
     target: Target,
     background: Array | Tensor,
     samples: int = 100,
@@ -110,9 +138,11 @@ def expected_gradients(
 ) -> ExpectedGradients:
     """Return expected gradients with their standard errors, both with the shape and type of x.
 
+    Models with tokens or several inputs have no standard errors here; use `attribute`.
+
     ``draws="iid"`` reproduces ``shap.GradientExplainer``: the same backgrounds and path points for the same seed.
     """
-    with prepared_request(
+    with prepared_view(
         model,
         x,
         target,
@@ -122,10 +152,13 @@ def expected_gradients(
         seed=seed,
         batch_size=batch_size,
         progress=progress,
-    ) as request:
+    ) as (request, view):
+        if request.fixed is not None:
+            raise InputError("expected_gradients: models with tokens or several inputs: use attribute")
         result = compute_expected_gradients(request, draws)
     check_finite_array(result.values, 0, "the map of method 'expected_gradients'")
-    return replace(result, values=convert_like(result.values, x), stderr=convert_like(result.stderr, x))
+    values, stderr = (view.to_inputs(part) for part in (result.values, result.stderr))
+    return replace(result, values=convert_like(values, x), stderr=convert_like(stderr, x))
 
 
 def _reduced(maps: Tensor, pixels: Reduction, players: Any) -> Tensor:
@@ -150,8 +183,15 @@ def _first_of_its_player(labels: Tensor) -> Tensor:
 
 
 @contextmanager
-def prepared_request(
-    model: nn.Module,
+def prepared_request(model: Any, x: Any, target: Any, method: str, **settings: Any) -> Iterator[Request]:
+    """Yield the request for a method; the parameters are those of `prepared_view`."""
+    with prepared_view(model, x, target, method, **settings) as (request, _):
+        yield request
+
+
+@contextmanager
+def prepared_view(
+    model: Any,
     x: Any,
     target: Any,
     method: str,
@@ -165,47 +205,87 @@ def prepared_request(
     batch_size: int | None = None,
     players: Any = None,
     progress: Progress | None = None,
-) -> Iterator[Request]:
-    """Yield the request for a method: arrays become tensors, and an unsuitable network raises `InputError`.
+) -> Iterator[tuple[Request, InputView]]:
+    """Yield the request for a method and the view of the inputs: arrays become tensors, unsuitable networks `InputError`.
 
     Within the block gradients are enabled. When it ends, the network's hooks, mode, parameters and buffers are restored.
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model: expected a torch.nn.Module, got a {type(model).__name__}")
     _check_integer("samples", samples, 1)
     _check_integer("seed", seed, 0)
     requirement = get_explainer(method).requirement(options or {})
-    device, dtype = device_and_dtype(model, x)
+    network, rows, background_rows = model, x, background
+    if not isinstance(model, nn.Module) or isinstance(x, Mapping | tuple):
+        network, rows, background_rows = packed_inputs(model, x, background)
+    device, dtype = device_and_dtype(network, rows)
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(device.type, enabled=False),
-        preserved_model(model),
+        preserved_model(network),
     ):
-        explained = single_precision(model)
-        examples = as_batch_array(x, "x", device, dtype)
-        size = array_batch_size(batch_size, examples.shape[1:])
-        inspection = inspect_network(explained, examples)
-        inspection.require(method, requirement)
-        background_examples = _background(background, examples)
-        _check_tokens(method, inspection, examples, baseline)
-        scores = outputs_of(explained, examples, size)
-        if explained is not model:  # a half-precision network; its own outputs decide what is predicted
-            scores = half_precision_outputs(model, examples, size, scores)
-        yield Request(
-            model=explained,
-            x=examples,
+        explained = single_precision(network)
+        is_half = explained is not network
+        examples = as_batch_array(rows, "x", device, dtype)
+        explained = explained if _returns_scores(explained, examples) else Adapted(explained)
+        view = InputView(explained, examples, _background(background_rows, examples), baseline)
+        if isinstance(explained, Adapted):
+            view = input_view(explained, examples, view.background, baseline)
+        if method == "gradcam" and view.fixed is not None:
+            raise InputError(
+                "method 'gradcam': tokens and several inputs have no positions of a map; use 'shapley' instead"
+            )
+        size = array_batch_size(batch_size, view.x.shape[1:])
+        inspection = inspect_network(view.model, view.x)
+        if not inspection.suits(requirement):
+            inspection = suitable_network(method, requirement, inspection, view.x)
+        _check_tokens(method, inspection, view.x, view.baseline)
+        scores = outputs_of(inspection.model, view.x, size)
+        if is_half:  # the outputs of the network itself decide what is predicted
+            adapted = Adapted(network) if isinstance(explained, Adapted) and network is model else network
+            scores = half_precision_outputs(adapted, examples, size, scores)
+        request = Request(
+            model=inspection.model,
+            x=view.x,
             target=targets_as_array(target, scores),
-            background=background_examples,
+            background=view.background,
             samples=int(samples),
             seed=int(seed),
-            layer=_layer_name(model, layer),
-            baseline=baseline,
+            layer=_layer_name(network, layer),
+            baseline=view.baseline,
             batch_size=size,
             inspection=inspection,
-            players=players,
+            players=_players(players, view),
             progress=progress,
+            keys=tuple(example_key(example) for example in examples),
+            fixed=view.fixed,
+            starts=view.starts,
         )
+        if request.players is None and view.x.dim() == 3 and method in ("shapley", "exact_shapley", "lime", "gradcam"):
+            warn_about_layout(network, view.x, f"method {method!r}")
+        yield request, view
+
+
+def _returns_scores(network: nn.Module, examples: Tensor) -> bool:
+    """Return whether the output is a tensor (n, outputs), or the network is refused later because of its training mode."""
+    if isinstance(network, Adapted) or next(training_modules(network), None) is not None:
+        return True
+    with rejected_input(network, examples), torch.no_grad():
+        output = network(examples[:1].clone())
+    return isinstance(output, Tensor) and output.dim() != 1
+
+
+def _players(players: Any, view: InputView) -> Players | str | None:
+    """Return the players in the view's form: those of the view by default."""
+    if players is None:
+        return view.players
+    if isinstance(players, str):
+        if view.one_per_player:
+            raise InputError(
+                f"players: the tokens are the players, got {players!r}; to join tokens, pass one label per token"
+            )
+        return players
+    given = players if isinstance(players, Players) else players_from_labels(players)
+    return replace(given, labels=view.labels_of(given.labels))
 
 
 def _check_tokens(method: str, inspection: Inspection, examples: Tensor, baseline: Any) -> None:
@@ -237,12 +317,13 @@ def _layer_name(model: nn.Module, layer: str | nn.Module | None) -> str | None:
     """Return the name of a layer in the network."""
     if layer is None:
         return None
-    names = {name: module for name, module in model.named_modules() if name}
+    names = {name: module for module, name in layer_names(model).items() if name}
     if isinstance(layer, nn.Module):
         for name, module in names.items():
             if module is layer:
                 return str(name)
         raise InputError(f"layer: this {type(layer).__name__} is not part of the network")
-    if layer not in names:
+    base, _, number = layer.rpartition("__")  # name__2 is the second use of a layer
+    if layer not in names and not (number.isdigit() and base in names):
         raise InputError(f"layer: unknown name {layer!r}, {error_suggestion(str(layer), list(names))}")
     return layer

@@ -11,7 +11,7 @@ audits and of the command line. A complete file, ``perdure/explain/methods/smoot
     from torch import Tensor
 
     from perdure.explain import Gradients, Request, explainer
-    from perdure.explain.draws import example_key, generator
+    from perdure.explain.draws import generator
 
 
     @explainer("smoothgrad", needs=Gradients(), stochastic=True)
@@ -25,16 +25,17 @@ audits and of the command line. A complete file, ``perdure/explain/methods/smoot
             total = torch.zeros_like(example)
             for first in range(0, request.samples, request.batch_size):
                 draws = range(first, min(first + request.batch_size, request.samples))
-                copies = torch.stack([example + _noise(request, example, draw, noise) for draw in draws])
+                copies = torch.stack([example + _noise(request, index, draw, noise) for draw in draws])
                 total += _gradients(request, copies, int(request.target[index])).sum(dim=0)
             maps.append(total / request.samples)
             request.report(index + 1)
         return torch.stack(maps)
 
 
-    def _noise(request: Request, example: Tensor, draw: int, noise: float) -> Tensor:
+    def _noise(request: Request, index: int, draw: int, noise: float) -> Tensor:
         """Return Gaussian noise that depends only on the seed, the example and the index of the draw."""
-        normal = generator(request.seed, example_key(example), draw).standard_normal(tuple(example.shape))
+        example = request.x[index]
+        normal = generator(request.seed, request.keys[index], draw).standard_normal(tuple(example.shape))
         return torch.from_numpy(normal).to(example) * noise * (example.max() - example.min())
 
 
@@ -62,10 +63,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError, error_suggestion
 from perdure.base.registry import Registry
+from perdure.explain.baselines import baseline_rows
 from perdure.explain.shapley.players import Players
 
 if TYPE_CHECKING:
@@ -215,6 +218,12 @@ class Request:
     inspection: Inspection
     players: Players | str | None = None
     progress: Progress | None = None
+    keys: tuple[int, ...] = ()
+    """A number for each example, on which its random draws depend; the same for every network."""
+    fixed: Tensor | None = None
+    """Variables that are never changed, with the shape of one example; None if all may be."""
+    starts: Tensor | None = None
+    """One row of masked values per example that takes the place of the background (tokens); None for a background."""
 
     def required_background(self, method: str) -> Tensor:
         """Return the background; without one, raise `InputError`."""
@@ -223,6 +232,22 @@ class Request:
                 f"method {method!r} needs a background: pass background=, training inputs with the shape of x"
             )
         return self.background
+
+    def background_count(self, method: str) -> int:
+        """Return the number of background rows of an example; without any, raise `InputError`."""
+        return 1 if self.starts is not None else len(self.required_background(method))
+
+    def background_rows(self, examples: Tensor, rows: Tensor) -> Tensor:
+        """Return the background rows with these indices, each for the example with this index."""
+        if self.starts is not None:
+            return self.starts[examples]
+        background = self.required_background("expected_gradients")[rows]
+        return background if self.fixed is None else torch.where(self.fixed, self.x[examples], background)
+
+    def baselines(self, default: str = "mean") -> Tensor:
+        """Return the values of absent variables, one row per example; ``default`` is used if no baseline was given."""
+        rows = baseline_rows(default if self.baseline is None else self.baseline, self.x, self.background)
+        return rows if self.fixed is None else torch.where(self.fixed, self.x, rows)
 
     def report(self, done: int) -> None:
         """Report the number of finished examples to the progress callback, if there is one."""

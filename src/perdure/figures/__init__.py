@@ -27,13 +27,16 @@ from perdure.figures.shapc import (
     shapc_matrices,
 )
 from perdure.figures.style import as_svg, save
+from perdure.figures.texts import attribution_bars, attribution_text
 
 __all__ = [
     "accuracy_lines",
     "accuracy_matrices",
     "as_svg",
+    "attribution_bars",
     "attribution_map_figure",
     "attribution_panels",
+    "attribution_text",
     "bias_bars",
     "explainer_chance_dots",
     "explainer_rank_lines",

@@ -49,6 +49,10 @@ def shapc_attribution_strip(
                 f"{learner}: expected example {first.example + 1} of step {first.step + 1} as for the first learner, "
                 f"got example {stored.example + 1} of step {stored.step + 1}"
             )
+        if stored.image is None:
+            raise InputError(
+                f"{learner}: the maps of a {stored.kind} are drawn by attribution_text and attribution_bars"
+            )
         show_image(panels[row, 0], stored.image, learner)
         limit = float(np.quantile(np.abs(np.stack(list(stored.maps.values()))), CLIP_QUANTILE)) or 1.0
         for column, step in enumerate(steps, start=1):

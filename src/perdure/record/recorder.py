@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from perdure.record.reader import (
     read_record_evaluations,
     save_tensors,
 )
+from perdure.record.references import make_reference, write_references
 from perdure.record.schema import Checkpoint, Manifest
 from perdure.record.state import STATE
 
@@ -45,7 +46,10 @@ class Recorder:
     ``tasks``: the number of tasks, or their names. ``curriculum``: the task (0-based) of each step, by default each task
     once. ``lifetime_bits``: storage of all training data, needed for SSS. ``test_examples``: number of test examples of each
     task, from which a CLAMP fit derives the noise of the accuracies. ``trains_all`` marks a reference that learns all
-    tasks in a single step. ``decides_by`` names a decision rule other than the argmax of the logits; its tensors are then
+    tasks in a single step. ``network`` and ``data`` say where the function that returns the untrained network and the test
+    data of each task are: a function at the top level of a module, ``"file.py:function"`` or ``"package.module:function"``; for
+    data also a file or folder. The record stores the place and digests, never code, and every command can then use the record
+    (docs/own-models.md). ``decides_by`` names a decision rule other than the argmax of the logits; its tensors are then
     passed to ``after_task``.
 
     A directory that holds a record already raises `InputError` unless ``resume=True``. Then ``next_step`` is the step to
@@ -66,7 +70,8 @@ class Recorder:
         scenario: str = "",
         seed: int | None = None,
         settings: Mapping[str, Any] | None = None,
-        network: Mapping[str, Any] | None = None,
+        network: Mapping[str, Any] | str | Callable[..., Any] | None = None,
+        data: str | Path | Callable[..., Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
         lifetime_bits: int | None = None,
         test_examples: Sequence[int] | None = None,
@@ -88,7 +93,7 @@ class Recorder:
             scenario=scenario,
             seed=seed,
             settings=_plain(settings, "settings"),
-            network=_plain(network, "network"),
+            network=_plain(network if isinstance(network, Mapping) else None, "network"),
             provenance=_plain(provenance, "provenance"),
             lifetime_bits=lifetime_bits,
             test_examples=check_test_examples(test_examples or (), len(names)),
@@ -109,6 +114,12 @@ class Recorder:
         else:
             self._check_no_leftovers()
             self._write_manifest(self._manifest)
+        sources = {"network": None if isinstance(network, Mapping) else network, "data": data}
+        given = {role: source for role, source in sources.items() if source is not None}
+        if given:
+            write_references(
+                self.path, {role: make_reference(source, role, self.path) for role, source in given.items()}
+            )
 
     @property
     def next_step(self) -> int:
@@ -166,6 +177,11 @@ class Recorder:
         if accuracy is None:
             raise InputError("accuracy: expected one value per task, got None.")
         rows = self._accuracy_rows(step + 1, trained, accuracy)
+        if network is not None and not isinstance(network, Mapping) and not hasattr(network, "state_dict"):
+            raise InputError(
+                f"network: expected a torch.nn.Module or its state_dict, got a {type(network).__name__}. Keep fitted models of "
+                "other libraries in a list, and pass it to perdure.audit(network=models)."
+            )
         if parameters is None and network is not None and not isinstance(network, Mapping):
             parameters = sum(int(p.numel()) for p in network.parameters())
         checkpoints, decisions = dict(self._manifest.checkpoints), dict(self._manifest.decisions)

@@ -32,7 +32,7 @@ def viewer_data(examples: Sequence[ExampleView], max_bytes: int = MAX_BYTES) -> 
     learners = list(dict.fromkeys(learner for example in examples for learner, _ in example.maps))
     steps = sorted({step for example in examples for _, step in example.maps})
     encoded = [_example_json(example, learners, steps) for example in examples]
-    total = sum(len(example["image"]) + len(example["sheet"]) for example in encoded)
+    total = sum(_bytes(example) for example in encoded)
     included = encoded
     if total > max_bytes:
         count = max(1, int(len(encoded) * max_bytes / total))
@@ -46,24 +46,46 @@ def viewer_data(examples: Sequence[ExampleView], max_bytes: int = MAX_BYTES) -> 
     }
 
 
+def _bytes(example: dict[str, Any]) -> int:
+    """Return about how much space an example takes on the page."""
+    if "names" in example:
+        return sum(map(len, example["names"])) + 4 * sum(len(row or ()) for rows in example["levels"] for row in rows)
+    return len(example["image"]) + len(example["sheet"])
+
+
 def _example_json(example: ExampleView, learners: Sequence[str], steps: Sequence[int]) -> dict[str, Any]:
-    height, width = example.image.shape[:2]
     limit = float(np.quantile(np.abs(list(example.maps.values())), CLIP_QUANTILE)) or 1.0
+    shared = {
+        "label": example.label,
+        "task": example.task + 1,
+        "limit": limit,
+        "kind": example.kind,
+        "predictions": [[example.predictions.get((learner, step)) for step in steps] for learner in learners],
+        "present": [[(learner, step) in example.maps for step in steps] for learner in learners],
+    }
+    if example.image is None:
+        named = [
+            [_levels(example.maps[learner, step], limit) if (learner, step) in example.maps else None for step in steps]
+            for learner in learners
+        ]
+        return {**shared, "names": list(example.names), "levels": named}
+    height, width = example.image.shape[:2]
     sheet = np.full((height * len(learners), width * len(steps)), LEVELS, dtype=np.uint8)
     for (learner, step), values in example.maps.items():
         row, column = learners.index(learner), steps.index(step)
         levels = np.clip(np.rint(values / limit * LEVELS), -LEVELS, LEVELS) + LEVELS
         sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = levels
     return {
-        "label": example.label,
-        "task": example.task + 1,
-        "limit": limit,
+        **shared,
         "image": _png(Image.fromarray(example.image)),
         "sheet": _png(_palette_image(sheet)),
         "size": [width, height],
-        "predictions": [[example.predictions.get((learner, step)) for step in steps] for learner in learners],
-        "present": [[(learner, step) in example.maps for step in steps] for learner in learners],
     }
+
+
+def _levels(values: NDArray[np.float64], limit: float) -> list[int]:
+    """Return the color levels of words or features, from -100 to 100."""
+    return [int(level) for level in np.clip(np.rint(values / limit * 100), -100, 100)]
 
 
 def _palette_image(sheet: ByteArray) -> Image.Image:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure.base.errors import InputError
+from perdure.explain.adapters.data import labelled_arrays
+from perdure.explain.adapters.inputs import InputForm
 from perdure.tasks import Benchmark
 
 Rows = NDArray[np.int64]
@@ -41,9 +43,20 @@ class RunData(Protocol):
     def background(self, task: int, count: int, seed: int) -> Tensor:
         """Return ``count`` background examples."""
 
+    @property
+    def kind(self) -> str:
+        """What the labels are: classes, regression or multi-label."""
+
+    @property
+    def form(self) -> InputForm | None:
+        """How several inputs are packed into one row; None for a single input."""
+
 
 class BenchmarkData:
     """The data of a benchmark. The background consists of training examples of the task."""
+
+    kind = "classes"
+    form = None
 
     def __init__(self, benchmark: Benchmark, device: str) -> None:
         self.benchmark, self.device = benchmark, torch.device(device)
@@ -93,26 +106,43 @@ class BenchmarkData:
 
 @dataclass(frozen=True)
 class UserData:
-    """Test examples that a user provides, preprocessed for the network, and their backgrounds."""
+    """Test examples that a user provides, preprocessed for the network, and their backgrounds.
+
+    Several inputs of a model are packed into one row, as ``form`` says. ``kind``: ``"classes"``, ``"regression"`` (numbers as
+    labels) or ``"multi-label"`` (several labels per example). Without classes, ``labels`` are 0.
+    """
 
     tasks: tuple[tuple[NDArray[np.float32], NDArray[np.int64]], ...]
     backgrounds: tuple[NDArray[np.float32], ...] | None
     fingerprint: str = ""
+    kind: str = "classes"
+    form: InputForm | None = None
 
     @classmethod
-    def checked(cls, data: Any, background: Any) -> UserData:
-        """Return (inputs, labels) of each task as arrays; unusable data raise `InputError`."""
-        pairs = list(data)
-        if not pairs:
+    def checked(cls, data: Any, background: Any = None) -> UserData:
+        """Return the examples of each task as arrays; unusable data raise `InputError`.
+
+        ``data``: for each task a pair (inputs, labels), a Dataset or a DataLoader; or a single one of them.
+        """
+        sets = task_sets(data)
+        if not sets:
             raise InputError("data: expected a pair (inputs, labels) for each task, got an empty list")
-        arrays = tuple(
-            _checked_pair(pair, task, f"data of task {task}" if len(pairs) > 1 else "data")
-            for task, pair in enumerate(pairs, start=1)
-        )
+        names = [f"data of task {task}" if len(sets) > 1 else "data" for task in range(1, len(sets) + 1)]
+        pairs = [labelled_arrays(examples, name) for examples, name in zip(sets, names, strict=True)]
+        form = InputForm.of(pairs[0][0], names[0])
+        rows = [(_packed(inputs, form, name), labels) for (inputs, labels), name in zip(pairs, names, strict=True)]
+        kinds = [_label_kind(labels) for _, labels in rows]
+        if len(set(kinds)) > 1:
+            task = next(index for index, kind in enumerate(kinds) if kind != kinds[0])
+            raise InputError(
+                f"{names[task]}: labels of type {rows[task][1].dtype} ({kinds[task]}), but those of task 1 are {kinds[0]}; "
+                "expected output units, integers from 0, in every task"
+            )
+        arrays = tuple(_checked_pair(pair, kinds[0], name) for pair, name in zip(rows, names, strict=True))
         digest = hashlib.sha256()
         for x, y in arrays:
             digest.update(np.ascontiguousarray(x).tobytes() + y.tobytes())
-        checked = cls(arrays, _backgrounds(background, len(arrays)))
+        checked = cls(arrays, _backgrounds(background, len(arrays), form), kind=kinds[0], form=form)
         for array in checked.backgrounds or ():
             digest.update(np.ascontiguousarray(array).tobytes())
         return replace(checked, fingerprint=digest.hexdigest())
@@ -133,7 +163,7 @@ class UserData:
     def images(self, task: int, rows: Rows) -> NDArray[np.uint8] | None:
         """Return the inputs scaled to 0..255 if they have the shape of images."""
         x = self.tasks[task][0]
-        if x.ndim != 4 or x.shape[1] not in (1, 3):
+        if self.form is not None or x.ndim != 4 or x.shape[1] not in (1, 3):
             return None
         low, high = float(x.min()), float(x.max())
         scaled: NDArray[np.uint8] = ((x[rows] - low) * (255 / max(high - low, 1e-12))).astype(np.uint8)
@@ -148,22 +178,62 @@ class UserData:
         return self.inputs(task, np.sort(balanced_data_order(self.labels(task), seed, task)[:count]))
 
 
-def _checked_pair(pair: Any, task: int, name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the inputs and labels of one task as arrays."""
-    if not isinstance(pair, Sequence) or len(pair) != 2:
-        raise InputError(f"data: task {task} must be a pair (inputs, labels), got a {type(pair).__name__}")
-    x, y = run_data_array(pair[0]).astype(np.float32), run_data_array(pair[1])
-    if y.ndim != 1 or len(x) != len(y):
+def task_sets(data: Any) -> list[Any]:
+    """Return the examples of each task: of a list as it is; a pair, a Dataset or a DataLoader is a single task."""
+    if isinstance(data, Mapping):
+        return [data]
+    if isinstance(data, tuple | list):
+        is_pair = len(data) == 2 and _is_labels(data[1]) and not _is_labelled(data[0])
+        return [data] if is_pair else list(data)
+    return [data]
+
+
+def _is_labels(values: Any) -> bool:
+    """Return whether something can be the labels of one task: an array of at most two dimensions."""
+    return hasattr(values, "shape") and len(values.shape) in (1, 2)
+
+
+def _is_labelled(values: Any) -> bool:
+    """Return whether something can be the examples of one task: a pair, or an object that is not an array."""
+    if isinstance(values, tuple | list) and len(values) == 2:
+        return _is_labels(values[1]) and hasattr(values[0], "shape") and len(values[1].shape) == 1
+    return not isinstance(values, tuple | list | Mapping) and not hasattr(values, "shape")
+
+
+def _packed(inputs: Any, form: InputForm | None, name: str) -> NDArray[np.float32]:
+    """Return inputs as one array of float32."""
+    if form is not None:
+        return form.pack(inputs, name).astype(np.float32)
+    if isinstance(inputs, Mapping | tuple):
+        raise InputError(f"{name}: expected one array as in the first task, got several inputs")
+    return run_data_array(inputs).astype(np.float32)
+
+
+def _label_kind(labels: NDArray[Any]) -> str:
+    """Return what labels are: one class per example, a number, or several labels."""
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        return "multi-label"
+    return "regression" if labels.dtype.kind == "f" and (labels % 1).any() else "classes"
+
+
+def _checked_pair(
+    pair: tuple[NDArray[np.float32], NDArray[Any]], kind: str, name: str
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the inputs and labels of one task; those that cannot be used raise `InputError`."""
+    x, y = pair[0], pair[1][:, 0] if pair[1].ndim == 2 and pair[1].shape[1] == 1 else pair[1]
+    if (y.ndim != 1 and kind == "classes") or len(x) != len(y):
         raise InputError(f"{name}: {len(x)} inputs and labels of shape {y.shape}; expected one label per input")
     if len(x) < 2:
         raise InputError(f"{name}: {len(x)} examples, expected at least 2")
+    if not np.isfinite(x).all():
+        row = int(np.argwhere(~np.isfinite(x))[0][0])
+        raise InputError(f"{name}: the input of example {row + 1} contains NaN or infinity; remove it or fill it in")
+    if kind != "classes":
+        return x, np.zeros(len(x), dtype=np.int64)
     if y.dtype.kind not in "iu" or y.min() < 0:
         raise InputError(
             f"{name}: labels of type {y.dtype} with minimum {y.min()}; expected output units, integers from 0"
         )
-    if not np.isfinite(x).all():
-        row = int(np.argwhere(~np.isfinite(x))[0][0])
-        raise InputError(f"{name}: the input of example {row + 1} contains NaN or infinity; remove it or fill it in")
     return x, y.astype(np.int64)
 
 
@@ -180,12 +250,12 @@ def run_data_array(values: Any) -> NDArray[Any]:
     return np.asarray(values)
 
 
-def _backgrounds(background: Any, tasks: int) -> tuple[NDArray[np.float32], ...] | None:
+def _backgrounds(background: Any, tasks: int, form: InputForm | None) -> tuple[NDArray[np.float32], ...] | None:
     if background is None:
         return None
-    if hasattr(background, "shape"):
-        return (run_data_array(background).astype(np.float32),) * tasks
-    arrays = tuple(run_data_array(array).astype(np.float32) for array in background)
+    if hasattr(background, "shape") or isinstance(background, Mapping):
+        return (_packed(background, form, "background"),) * tasks
+    arrays = tuple(_packed(array, form, "background") for array in background)
     if len(arrays) != tasks:
         raise InputError(f"background: {len(arrays)} arrays for {tasks} tasks; expected one array, or one per task")
     return arrays

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,18 +15,32 @@ from torch import Tensor, nn
 
 from perdure import learners, nets, tasks
 from perdure.base.errors import InputError
+from perdure.explain.adapters.adapted import Adapted, adapt
+from perdure.explain.adapters.inputs import Description, Table
 from perdure.record import Record
 from perdure.record.reader import load_tensors
+from perdure.record.references import FILE as REFERENCES
 from perdure.record.schema import MANIFEST
-from perdure.runs.cache import Cache, record_cache
+from perdure.runs.cache import Cache, cache_digest, record_cache, weights_digest
 from perdure.runs.data import BenchmarkData, RunData, UserData
+from perdure.runs.networks import NetworkSource, UserNetworks, reset_modules, resize_heads, usable_network
+from perdure.runs.permissions import stored_data, stored_network
+from perdure.runs.torch_files import read_torch_file
 from perdure.tasks import Benchmark
 from perdure.tasks.benchmark import Augmentation
-from perdure.tasks.files.bounded import damage_named, open_zip
 
+_IN_PYTHON = {
+    "network": "network=make_net, a function that returns the network",
+    "data": "data=[(inputs, labels), ...], the test data of each task",
+}
+_ON_COMMAND_LINE = {
+    "network": "--network file.py:function, which returns the network",
+    "data": "--data, the test data of each task (file.py:function, .npz, .pt, .csv or a folder)",
+}
+DIGEST_ROWS = 256
+"""Test examples of each task whose outputs identify a model without weights."""
 WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 _BENCHMARK_OPTIONS = ("scenario", "seed", "order_seed", "curriculum", "per_class", "validation", "tasks")
-NetworkMaker = Callable[[], nn.Module]
 _NESTED_KEYS = ("state_dict", "model_state_dict", "model")
 """Keys under which training scripts store the weights inside a torch file."""
 
@@ -59,6 +72,23 @@ class LoadedRun:
     class_names: tuple[str, ...] = ()
     trains_all: bool = False
     """Whether all tasks were learned at once (joint training): there is no sequence."""
+    inputs: Description | None = None
+    """What the inputs are (tokens, time series, a table with groups of columns); None for images and plain tables."""
+    behavior: str = ""
+    """A digest of some outputs of a user's network; empty for built-in networks, whose weights determine them."""
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What determines explanations besides checkpoints and data, for the cache: the user's code and description.
+
+        The weights do not determine the outputs of a user's network: its forward method may have been edited.
+        """
+        values = {"network": self.behavior, "inputs": "" if self.inputs is None else repr(self.inputs)}
+        return {name: value for name, value in values.items() if value}
+
+    def described(self, network: nn.Module) -> nn.Module:
+        """Return a network with the description of the run's inputs, for explainers."""
+        return network if self.inputs is None or isinstance(network, Adapted) else adapt(network, self.inputs)
 
     @property
     def cache(self) -> Cache:
@@ -108,7 +138,7 @@ class LoadedRun:
 
 def load_run(
     path: str | Path,
-    network: NetworkMaker | None = None,
+    network: NetworkSource | None = None,
     data: Any = None,
     background: Any = None,
     data_dir: Path | None = None,
@@ -118,14 +148,19 @@ def load_run(
 ) -> LoadedRun:
     """Load a record, or a folder of checkpoints with the user's network and data.
 
-    ``network`` is a function that returns an untrained network. ``data`` holds a pair (inputs, output units) for each task,
-    inputs preprocessed for the network. ``background`` holds background inputs, one array for all tasks or one per task (by
-    default test examples). A record of ``perdure run`` needs none of them. With ``sequence`` the run must have several tasks
-    and a checkpoint after every step.
+    ``network`` is a function that returns an untrained network, a network, or one ready model after each step (a sequence,
+    or a function with an argument ``step``). ``data`` holds a pair (inputs, output units), a Dataset or a DataLoader for each
+    task, inputs preprocessed for the network. ``background`` holds background inputs, one array for all tasks or one per task
+    (by default test examples). A record of ``perdure run`` needs none of them, nor does a record that stores references to
+    code which this machine allows. With ``sequence`` the run must have several tasks and a checkpoint after every step.
     """
     path = Path(path)
+    is_record = (path / MANIFEST).exists()
+    if (path / REFERENCES).exists():
+        network = stored_network(path) if network is None else network
+        data = stored_data(path) if data is None else data
     user_data = None if data is None else UserData.checked(data, background)
-    if (path / MANIFEST).exists():
+    if is_record:
         run = _from_record(Record.open(path), network, user_data, data_dir, device)
     elif not path.is_dir():
         raise InputError(f"{path}: no such directory")
@@ -162,10 +197,7 @@ def recorded_run_benchmark(record: Record, data_dir: Path | None = None) -> Benc
     """Load the benchmark that a record names and check its fingerprint."""
     provenance = record.manifest.provenance
     if "source" not in provenance:
-        raise InputError(
-            f"{record.path}: the record does not name its data; pass a network and the test data of each task "
-            "(network= and data= in Python)"
-        )
+        raise InputError(f"{record.path}: the record does not name its data, so its benchmark cannot be loaded")
     options = {name: provenance[name] for name in _BENCHMARK_OPTIONS if name in provenance}
     benchmark = tasks.load(provenance["source"], data_dir=data_dir, **options)
     if "fingerprint" not in provenance:
@@ -181,36 +213,45 @@ def recorded_run_benchmark(record: Record, data_dir: Path | None = None) -> Benc
 
 
 def _from_record(
-    record: Record, network: NetworkMaker | None, user_data: UserData | None, data_dir: Path | None, device: str
+    record: Record, network: NetworkSource | None, user_data: UserData | None, data_dir: Path | None, device: str
 ) -> LoadedRun:
     manifest = record.manifest
-    benchmark = recorded_run_benchmark(record, data_dir) if user_data is None or network is None else None
+    builds_own = network is None and manifest.network.get("name") in nets.names()
+    _check_sources(record, network is not None or builds_own, user_data is not None)
+    benchmark = recorded_run_benchmark(record, data_dir) if user_data is None or builds_own else None
     data: RunData = user_data if user_data is not None else BenchmarkData(_known(benchmark), device)
+    steps = manifest.steps_done
+    last_state = (lambda: record.checkpoint(max(manifest.checkpoints))) if manifest.checkpoints else None
+    networks = None if network is None else _RunNetworks(UserNetworks(network), data, device, last_state)
 
     def load(step: int) -> nn.Module:
-        if network is None:
+        if networks is None:
             return recorded_run_network(record, _known(benchmark), step).to(device)
         source = f"{record.path}: the checkpoint after step {step + 1}"
-        return load_run_weights(make_run_network(network), record.checkpoint(step), source).to(device)
+        return networks.after(step, record.checkpoint, source)
 
     def with_rule(trained: nn.Module, step: int) -> nn.Module:
         rule = {name: value.to(device) for name, value in record.decision(step).items()}
         return learners.get(manifest.learner).decision_network(trained, rule).eval() if rule else trained
 
     def initial(seed: int) -> nn.Module:
-        if network is None:
+        if networks is None:
             return _recorded_network(record, _known(benchmark), seed).to(device)
-        return _initial_network(network, seed).to(device)
+        return networks.initial(seed)
 
+    checkpoints = {step: point.sha256 for step, point in sorted(manifest.checkpoints.items())}
+    if networks is not None and networks.source.are_ready:
+        networks.source.check_steps(steps, str(record.path))
+        checkpoints = {step: networks.digest(step) for step in range(steps)}
     return LoadedRun(
         path=record.path,
         learner=manifest.learner,
         benchmark=record.measurements.benchmark,
         seed=manifest.seed,
         tasks=manifest.tasks,
-        curriculum=manifest.curriculum[: manifest.steps_done],
+        curriculum=manifest.curriculum[:steps],
         scenario=manifest.scenario,
-        checkpoints={step: point.sha256 for step, point in sorted(manifest.checkpoints.items())},
+        checkpoints=checkpoints,
         data=data,
         network=load,
         decision_network=lambda step: with_rule(load(step), step),
@@ -219,7 +260,90 @@ def _from_record(
         decides_by=manifest.decides_by,
         class_names=benchmark.class_names if benchmark is not None else (),
         trains_all=manifest.trains_all,
+        inputs=_table_of(benchmark) if networks is None else networks.description,
+        behavior="" if networks is None or not checkpoints else networks.behavior(load(max(checkpoints))),
     )
+
+
+def _check_sources(record: Record, has_network: bool, has_data: bool) -> None:
+    """Raise `InputError` that names everything that the record does not say and was not passed."""
+    missing = {
+        "network": not has_network,
+        "data": not has_data and "source" not in record.manifest.provenance,
+    }
+    if not any(missing.values()):
+        return
+    names = " and ".join(f"its {name}" for name in missing if missing[name])
+    python = ", and ".join(_IN_PYTHON[name] for name in missing if missing[name])
+    options = ", and ".join(_ON_COMMAND_LINE[name] for name in missing if missing[name])
+    raise InputError(
+        f"{record.path}: the record does not name {names}; pass {python}",
+        cli=f"{record.path}: the record does not name {names}; pass {options}. --store keeps them in the record",
+    )
+
+
+def _table_of(benchmark: Benchmark | None) -> Table | None:
+    """Return the groups of one-hot columns of a table that the benchmark was read from."""
+    names = None if benchmark is None else benchmark.provenance.get("features")
+    return Table.from_names([str(name) for name in names]) if names else None
+
+
+class _RunNetworks:
+    """The user's networks of a run, on their device and in the form that explainers use."""
+
+    def __init__(
+        self,
+        source: UserNetworks,
+        data: RunData,
+        device: str,
+        last_state: Callable[[], Mapping[str, Tensor]] | None = None,
+    ) -> None:
+        self.last_state = last_state
+        shape = tuple(data.inputs(0, np.arange(1)).shape[1:])
+        outputs = getattr(getattr(data, "benchmark", None), "outputs", 1 + max(max(units) for units in data.classes))
+        self.source, self.data, self.device = replace(source, arguments=(shape, outputs)), data, device
+
+    def after(self, step: int, state: Callable[[int], Mapping[str, Tensor]], source: str) -> nn.Module:
+        """Return the network after a step: a ready model, or one filled with the weights of a checkpoint."""
+        if self.source.are_ready:
+            return self._usable(self.source.ready(step))
+        return self._usable(load_run_weights(self.source.blank(), state(step), source))
+
+    def initial(self, seed: int) -> nn.Module:
+        """Return the network that a seed initializes, before any weights are loaded, with the outputs of the last step."""
+        network = self.source.blank(seed).eval()
+        if not self.source.are_ready and self.last_state is not None:
+            reset_modules(resize_heads(_inner(network), self.last_state()), seed)
+        return self._usable(network)
+
+    def digest(self, step: int) -> str:
+        """Return a digest of a ready model: of its weights, or of its outputs on the test data if it has none."""
+        network = self._usable(self.source.ready(step))
+        if network.state_dict():
+            return weights_digest(network)
+        rows = [self.data.inputs(task, self._rows(task)) for task in range(len(self.data.classes))]
+        with torch.inference_mode():
+            return cache_digest(*(network(part.to(self.device)) for part in rows))
+
+    def behavior(self, network: nn.Module) -> str:
+        """Return a digest of the outputs for the first examples, rounded so that it is the same on every machine."""
+        with torch.inference_mode():
+            outputs = network(self.data.inputs(0, np.arange(2)).to(self.device)).double().cpu()
+        largest = float(outputs.abs().max()) or 1.0
+        return cache_digest(torch.round(outputs / largest, decimals=3))
+
+    @property
+    def description(self) -> Description | None:
+        """What the inputs are, if the user's network says so."""
+        network = self.source.blank()
+        return network.inputs if isinstance(network, Adapted) else None
+
+    def _usable(self, network: nn.Module) -> nn.Module:
+        rows = self.data.inputs(0, np.arange(2)).to(self.device)
+        return usable_network(network.to(self.device), rows, self.data.form, classes=self.data.kind == "classes")
+
+    def _rows(self, task: int) -> NDArray[np.int64]:
+        return np.arange(min(len(self.data.labels(task)), DIGEST_ROWS))
 
 
 def _known(benchmark: Benchmark | None) -> Benchmark:
@@ -227,34 +351,43 @@ def _known(benchmark: Benchmark | None) -> Benchmark:
     return benchmark
 
 
-def _from_checkpoints(path: Path, network: NetworkMaker, data: UserData, device: str) -> LoadedRun:
+def _from_checkpoints(path: Path, network: NetworkSource, data: UserData, device: str) -> LoadedRun:
     files = sorted(file for file in path.iterdir() if file.suffix in WEIGHTS_SUFFIXES)
-    if not files:
-        raise InputError(f"{path}: the folder has no checkpoints ({', '.join(WEIGHTS_SUFFIXES)})")
-    if len(files) != len(data.tasks):
-        raise InputError(
-            f"{path}: {len(files)} checkpoints but data for {len(data.tasks)} tasks; expected one checkpoint after each task, "
-            "sorted by name"
-        )
+    last_state = (lambda: read_run_weights(files[-1])) if files else None
+    networks = _RunNetworks(UserNetworks(network), data, device, last_state)
+    steps = len(data.tasks)
+    if networks.source.are_ready:
+        networks.source.check_steps(steps, str(path))
+        checkpoints = {step: networks.digest(step) for step in range(steps)}
+    else:
+        if not files:
+            raise InputError(f"{path}: the folder has no checkpoints ({', '.join(WEIGHTS_SUFFIXES)})")
+        if len(files) != steps:
+            raise InputError(
+                f"{path}: {len(files)} checkpoints but data for {steps} tasks; expected one checkpoint after each task, "
+                "sorted by name"
+            )
+        checkpoints = {step: hashlib.sha256(file.read_bytes()).hexdigest() for step, file in enumerate(files)}
 
     def load(step: int) -> nn.Module:
-        return load_run_weights(
-            make_run_network(network), read_run_weights(files[step]), f"{files[step]}: the checkpoint"
-        ).to(device)
+        file = files[step] if files else path
+        return networks.after(step, lambda _: read_run_weights(file), f"{file}: the checkpoint")
 
     return LoadedRun(
         path=path,
         learner=path.resolve().name,
         benchmark="own",
         seed=None,
-        tasks=tuple(str(step + 1) for step in range(len(files))),
-        curriculum=tuple(range(len(files))),
+        tasks=tuple(str(step + 1) for step in range(steps)),
+        curriculum=tuple(range(steps)),
         scenario="",
-        checkpoints={step: hashlib.sha256(file.read_bytes()).hexdigest() for step, file in enumerate(files)},
+        checkpoints=checkpoints,
         data=data,
         network=load,
         decision_network=load,
-        initial_network=lambda seed: _initial_network(network, seed).to(device),
+        initial_network=networks.initial,
+        inputs=networks.description,
+        behavior=networks.behavior(load(steps - 1)),
     )
 
 
@@ -262,8 +395,9 @@ def _check_data(run: LoadedRun) -> None:
     """Check, before any work, that each task has data and that the network has an output for each label."""
     if len(run.data.classes) != len(run.tasks):
         raise InputError(f"{run.path}: {len(run.tasks)} tasks but test data for {len(run.data.classes)}")
-    network = run.network(0)
-    for task in sorted(set(run.curriculum)):
+    for step in [0, *run.first_visits(), len(run.curriculum) - 1]:
+        task = run.curriculum[step]
+        network = run.network(step)
         x = run.data.inputs(task, np.arange(2))
         with torch.inference_mode():
             outputs = network(x.to(next(network.parameters(), x).device))
@@ -296,13 +430,8 @@ def recorded_run_network(record: Record, benchmark: Benchmark, step: int) -> nn.
 
 def _recorded_network(record: Record, benchmark: Benchmark, seed: int = 0) -> nn.Module:
     """Build the network that a record names, initialized from a seed."""
-    name = record.manifest.network.get("name")
-    if name is None or name not in nets.names():
-        raise InputError(
-            f"{record.path}: the record does not name a built-in network; pass a function that makes it (network= in Python)"
-        )
     return nets.build(
-        name,
+        str(record.manifest.network.get("name")),
         input_shape=benchmark.input_shape,
         outputs=benchmark.outputs,
         seed=seed,
@@ -310,32 +439,29 @@ def _recorded_network(record: Record, benchmark: Benchmark, seed: int = 0) -> nn
     )
 
 
-def make_run_network(network: NetworkMaker) -> nn.Module:
-    """Call a user's function and check that it returns a module."""
-    module: object = network()
-    if not isinstance(module, nn.Module):
-        raise InputError(f"network: expected a function that returns a torch.nn.Module, got a {type(module).__name__}")
-    return module
-
-
-def _initial_network(network: NetworkMaker, seed: int) -> nn.Module:
-    """Call a user's function with the random state of a seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return make_run_network(network)
-
-
 def load_run_weights(network: nn.Module, state: Mapping[str, Tensor], source: str) -> nn.Module:
-    """Load weights into a network and set evaluation mode; weights of other shapes or non-finite weights raise `InputError`."""
+    """Load weights into a network and set evaluation mode; weights that do not fit, or are not finite, raise `InputError`.
+
+    The network's output layers take the sizes that they have in the checkpoint.
+    """
     for name, value in state.items():
         if value.is_floating_point() and not torch.isfinite(value).all():
             raise InputError(f"{source} has NaN or infinite weights in {name!r}")
     try:
         network.load_state_dict(dict(state))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise InputError(f"{source} does not fit the network ({reason})") from None
+    except RuntimeError:
+        resize_heads(_inner(network), state)
+        try:
+            network.load_state_dict(dict(state))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[-1].strip()
+            raise InputError(f"{source} does not fit the network ({reason})") from None
     return network.eval()
+
+
+def _inner(network: nn.Module) -> nn.Module:
+    """Return the user's network inside an adapted one."""
+    return network.model if isinstance(network, Adapted) else network
 
 
 def read_run_weights(file: Path) -> dict[str, Tensor]:
@@ -344,13 +470,7 @@ def read_run_weights(file: Path) -> dict[str, Tensor]:
         raise InputError(f"{file}: no such file")
     if file.suffix == ".safetensors":
         return load_tensors(file)
-    _check_torch_members(file)
-    try:
-        value = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception:  # noqa: BLE001  (torch raises several kinds for a bad file)
-        raise InputError(
-            f"{file}: cannot be read as weights; expected a file written by torch.save(network.state_dict(), file)"
-        ) from None
+    value = read_torch_file(file, "weights", "a file written by torch.save(network.state_dict(), file)")
     for name in _NESTED_KEYS:
         if isinstance(value, dict) and isinstance(value.get(name), dict):
             value = value[name]
@@ -365,19 +485,9 @@ def read_run_weights(file: Path) -> dict[str, Tensor]:
     return value
 
 
-def _check_torch_members(file: Path) -> None:
-    """Check that a torch file in zip format is not compressed: torch writes it so, and a compressed one can fill the memory."""
-    with damage_named(f"{file}: cannot be read as weights"):
-        if not zipfile.is_zipfile(file):
-            return
-        with open_zip(file, file.stat().st_size) as archive:
-            for member in archive.infolist():
-                if member.compress_type != zipfile.ZIP_STORED:
-                    raise InputError(f"{file}, member {member.filename[:80]!r}: expected a file written by torch.save")
-
-
 def copy_run_head(network: nn.Module, source: nn.Module) -> None:
     """Copy the weights of the module named ``head`` from another network."""
+    network, source = _inner(network), _inner(source)
     head, source_head = getattr(network, "head", None), getattr(source, "head", None)
     if not isinstance(head, nn.Module) or not isinstance(source_head, nn.Module):
         raise InputError("head: the network has no module named 'head' to replace")

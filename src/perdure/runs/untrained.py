@@ -11,11 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, error_message
+from perdure.explain.adapters.adapted import Adapted, adapt, function_model
+from perdure.explain.adapters.functions import FunctionModel
 from perdure.runs.loaded_run import LoadedRun, run_network_device
+from perdure.runs.networks import reset_modules
 
-RESETS = ("reset_parameters", "_reset_parameters")
-"""Methods by which modules of torch.nn draw new weights."""
 REFIT_STEPS = 200
 REFIT_BATCH = 64
 REFIT_LR = 1e-3
@@ -38,6 +39,8 @@ def untrained_network(
     with their own ``reset_parameters``. A network with modules that cannot do this is refitted: its remaining parameters are
     shuffled, and the whole network is trained on ``examples``, (inputs, labels), with permuted labels.
     """
+    if isinstance(trained, Adapted) and (model := function_model(trained)) is not None:
+        return _refitted_model(trained, model, *examples(), seed)
     # A copy, because a user's function may return the same network each time.
     network = copy.deepcopy(initial(seed))
     if _all_weights_differ(network, initial(seed + 1)):
@@ -45,32 +48,41 @@ def untrained_network(
     network = copy.deepcopy(trained)
     if next(network.parameters(), None) is None:
         raise CannotReinitializeError("the network has no parameters, so there is no untrained network to compare with")
-    fixed = _reset(network, seed)
+    fixed = [
+        value for module in reset_modules(list(network.modules()), seed) for value in module.parameters(recurse=False)
+    ]
     if fixed:
         _shuffle(fixed, seed)
         _refit(network, *examples(), seed)
     return network.eval()
 
 
+def _refitted_model(
+    trained: nn.Module, model: FunctionModel, x: Tensor, labels: NDArray[np.int64], seed: int
+) -> nn.Module:
+    """Return a model outside PyTorch, fitted to permuted labels with the same settings."""
+    permuted = np.random.default_rng([seed, 1]).permutation(labels)
+    try:
+        refitted = model.refitted(x.cpu().double().numpy(), permuted)
+    except Exception as error:
+        raise CannotReinitializeError(
+            f"{model.label} cannot be fitted to permuted labels ({error_message(error)}), so there is no untrained model to "
+            "compare with"
+        ) from error
+    if refitted is None:
+        raise CannotReinitializeError(
+            f"{model.label} is a function that cannot be fitted again, so there is no untrained model to compare with"
+        )
+    adapted = adapt(trained)
+    return Adapted(refitted, adapted.inputs, adapted.logits, adapted.form).eval()
+
+
 def _all_weights_differ(first: nn.Module, second: nn.Module) -> bool:
-    """Return whether every weight matrix differs; biases and normalization layers start from constants."""
-    second_parameters = dict(second.named_parameters())
-    weights = [(name, value) for name, value in first.named_parameters() if value.dim() > 1]
-    return bool(weights) and all(not torch.equal(value, second_parameters[name]) for name, value in weights)
-
-
-def _reset(network: nn.Module, seed: int) -> list[nn.Parameter]:
-    """Draw new weights for every module that can; return the parameters of the others."""
-    fixed = []
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)  # modules on an accelerator draw from its own generator
-        for module in network.modules():
-            reset = next((getattr(module, name) for name in RESETS if callable(getattr(module, name, None))), None)
-            if reset is not None:
-                reset()
-            else:
-                fixed += list(module.parameters(recurse=False))
-    return fixed
+    """Return whether every weight matrix differs; biases, normalization layers and others may start from one constant."""
+    others = dict(second.named_parameters())
+    weights = [(value, others[name]) for name, value in first.named_parameters() if value.dim() > 1]
+    drawn = [(value, other) for value, other in weights if value.numel() == 1 or value.min() != value.max()]
+    return bool(drawn) and all(not torch.equal(value, other) for value, other in drawn)
 
 
 def _shuffle(parameters: list[nn.Parameter], seed: int) -> None:
@@ -151,11 +163,16 @@ class UntrainedNetworks:
 
     def _network(self, index: int) -> nn.Module:
         seed = SEED_OFFSET + SEEDS_PER_AUDIT * self.seed + index
-        return untrained_network(self.run.initial_network, self.run.network(0), self._labelled, seed)
+        trained = self.run.network(self.run.last_step())  # its head has an output for every class
+        return untrained_network(self.run.initial_network, trained, self._labelled, seed)
 
     def _labelled(self) -> tuple[Tensor, NDArray[np.int64]]:
         """Return the test examples of all tasks with their labels, for refitting on permuted labels."""
         data = self.run.data
+        if data.kind != "classes":
+            raise CannotReinitializeError(
+                f"the model cannot be re-initialized, and {data.kind} data have no classes to permute"
+            )
         visited = sorted(set(self.run.curriculum))
         inputs = [data.inputs(task, np.arange(len(data.labels(task)))) for task in visited]
         return torch.cat(inputs), np.concatenate([data.labels(task) for task in visited])

@@ -16,6 +16,7 @@ from perdure.audits.bias.results import BiasResult, ExplainerBias, bias_result_v
 from perdure.audits.controls import CONTROLS, methods_without_controls
 from perdure.base.errors import InputError
 from perdure.explain import Players, ShapleyTable
+from perdure.explain.adapters.adapted import packed_inputs, with_scores
 from perdure.explain.adapters.arrays import array_batch_size, as_batch_array, rejected_input, targets_as_array
 from perdure.explain.adapters.models import (
     device_and_dtype,
@@ -24,6 +25,7 @@ from perdure.explain.adapters.models import (
     preserved_model,
     single_precision,
 )
+from perdure.explain.adapters.views import InputView, input_view
 from perdure.explain.shapley.players import players_of
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
@@ -90,10 +92,14 @@ def measure_bias(
     chosen = settings or BiasSettings()
     methods = (*methods_without_controls(chosen.methods), *CONTROLS)
     report = progress or (lambda *_: None)
+    network, x, background = packed_inputs(network, x, background)
     inputs = as_batch_array(x, "x", *device_and_dtype(network, x))
     units, predicted = _explained_units(network, inputs, target, chosen.batch_size)
     network = single_precision(network)
-    players = _players(chosen.players, inputs[0])
+    with preserved_model(network):
+        network = with_scores(network.eval(), inputs[:1])
+    view = input_view(network, inputs, None, None)
+    players = _players(chosen.players, view)
     estimator = chosen.estimator or ("exact" if players.count <= EXACT_PLAYERS else "antithetic")
     shared: dict[str, Any] = {"background": background, "seed": chosen.seed, "batch_size": chosen.batch_size}
     sampling = {**shared, "samples": chosen.permutations, "estimator": estimator}
@@ -103,7 +109,7 @@ def measure_bias(
         units,
         **sampling,
         baseline=chosen.baseline,
-        players=players,
+        players=None if view.players is not None else players,
         progress=lambda done, total: report("Shapley values", done, total),
     )
     if not reference.values.any():
@@ -119,10 +125,10 @@ def measure_bias(
                 explainers.append(_bias_at_layer(network, inputs, units, chosen.layer, sampling, shapley_table))
             else:
                 # With another start than masked inputs have, integrated gradients attribute a different change of the output.
-                start = "mean" if chosen.baseline is None and name == "integrated_gradients" else chosen.baseline
-                map_settings = replace(chosen, baseline=start)
+                from_mean = chosen.baseline is None and name == "integrated_gradients" and view.starts is None
+                map_settings = replace(chosen, baseline="mean" if from_mean else chosen.baseline)
                 maps[name] = bias_player_maps(
-                    network, inputs, units, name, players, background=background, settings=map_settings
+                    network, inputs, units, name, players, background=background, settings=map_settings, view=view
                 )
         except InputError as error:
             refused[name] = str(error)
@@ -145,7 +151,7 @@ def measure_bias(
             "samples": chosen.samples,
             "players": players.kind,
             "player_count": players.count,
-            "baseline": _plain_baseline(chosen.baseline),
+            "baseline": "mask" if view.starts is not None else _plain_baseline(chosen.baseline),
             "background": len(background),
             "predicted": float((predicted == units).mean()),
             "seed": chosen.seed,
@@ -158,10 +164,12 @@ def _plain_baseline(baseline: Any) -> str | float | None:
     return baseline if baseline is None or isinstance(baseline, str | int | float) else "array"
 
 
-def _players(kind: Players | str | None, example: Tensor) -> Players:
+def _players(kind: Players | str | None, view: InputView) -> Players:
     if kind == "superpixels":
         raise InputError("players 'superpixels' differ between examples; use pixels, grid or features")
-    return players_of(kind, example)
+    if kind is not None and view.players is not None:
+        raise InputError(f"players: the model describes its own players ({view.players.kind}); leave out players")
+    return view.players or players_of(kind, view.x[0])
 
 
 def bias_player_maps(
@@ -173,16 +181,19 @@ def bias_player_maps(
     *,
     background: Any = None,
     settings: BiasSettings,
+    view: InputView | None = None,
 ) -> FloatArray:
     """Return (examples, players): channels joined as in the bias paper, then summed over each player's positions.
 
-    If players divide the channels differently, the map is summed over each player's own variables instead. The map of a
+    If players divide the channels differently, the map is summed over each player's own variables instead. Tokens and groups
+    of columns, which ``view`` describes, have maps with one value per player already. The map of a
     control is ones, or Gaussian noise drawn from the seed.
     """
     if method == "constant":
         return np.ones((len(x), players.count))
     if method == "random":
         return np.random.default_rng([settings.seed, 2]).standard_normal((len(x), players.count))
+    has_players = view is not None and view.players is not None
     by_variable = x.dim() > 2 and bool((players.labels != players.labels[:1]).any())
     maps = explain.attribute(
         network,
@@ -192,13 +203,15 @@ def bias_player_maps(
         samples=settings.samples,
         layer=settings.layer,
         baseline=settings.baseline,
-        reduce=None if by_variable else "pixels",
+        reduce="comparable" if has_players or by_variable else "pixels",
         background=background,
         seed=settings.seed,
         batch_size=settings.batch_size,
         options=settings.options.get(method),
     )
     flat = maps.detach().cpu().double().flatten(1)
+    if has_players:
+        return flat.numpy()
     labels = players.labels if by_variable or x.dim() == 2 else players.labels[0]
     sums = torch.zeros(len(flat), players.count, dtype=flat.dtype)
     return sums.index_add_(1, labels.flatten(), flat).numpy()
@@ -239,8 +252,11 @@ def _explained_units(
         network.eval()
         explained = single_precision(network)
         with rejected_input(explained, x):
+            explained = with_scores(explained, x[:1])
             scores = outputs_of(explained, x, size)
-        if explained is not network:  # a half-precision network; its own outputs decide what is predicted
+        if (
+            single_precision(network) is not network
+        ):  # a half-precision network; its own outputs decide what is predicted
             scores = half_precision_outputs(network, x, size, scores)
     units = targets_as_array(target, scores).cpu().numpy().astype(np.int64)
     return units, scores.argmax(dim=1).cpu().numpy().astype(np.int64)

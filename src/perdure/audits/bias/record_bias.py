@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from perdure.audits.bias.measure import BiasSettings, Progress, measure_bias
 from perdure.audits.bias.results import FILE, BiasResult
@@ -19,16 +19,15 @@ from perdure.audits.controls import methods_without_controls
 from perdure.base.errors import InputError
 from perdure.base.files import check_digest, lock_folder
 from perdure.explain import Players
-from perdure.explain.adapters.arrays import check_one_array
-from perdure.explain.adapters.models import HALF
 from perdure.runs.cache import Cache, cache_digest
 from perdure.runs.data import RunData, UserData, balanced_data_order
-from perdure.runs.loaded_run import NetworkMaker, load_run
+from perdure.runs.loaded_run import load_run
+from perdure.runs.networks import NetworkSource, made_network, usable_network
 
 KIND = "bias"
 EXAMPLES = 50
 BACKGROUND = 100
-Target = Literal["label", "predicted"]
+Target = Literal["label", "predicted"] | int
 
 
 def record_bias(
@@ -39,7 +38,7 @@ def record_bias(
     target: Target = "label",
     background: int = BACKGROUND,
     settings: BiasSettings | None = None,
-    network: NetworkMaker | None = None,
+    network: NetworkSource | None = None,
     data: Any = None,
     data_dir: Path | None = None,
     device: str = "cpu",
@@ -59,6 +58,7 @@ def record_bias(
     key = {
         "step": index + 1,
         "checkpoint": run.checkpoints[index],
+        **run.identity,
         "data": run.data.fingerprint,
         "methods": sorted(methods_without_controls(chosen.methods)),
         "examples": len(selected.x),
@@ -74,9 +74,9 @@ def record_bias(
             result = BiasResult.load(stored)
         else:
             measured = measure_bias(
-                run.network(index),
+                run.described(run.network(index)),
                 selected.x,
-                selected.y if target == "label" else "predicted",
+                explained_unit(target, run.data.kind, selected.y),
                 background=selected.background,
                 settings=chosen,
                 subject=f"{run.learner} after step {index + 1} of {run.benchmark}",
@@ -92,8 +92,8 @@ def record_bias(
 
 
 def network_bias(
-    network: nn.Module,
-    data: Sequence[Any],
+    network: Any,
+    data: Any,
     *,
     examples: int = EXAMPLES,
     target: Target = "label",
@@ -104,19 +104,25 @@ def network_bias(
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> BiasResult:
-    """Compute the attribution bias of explainers on a user's trained network.
+    """Compute the attribution bias of explainers on a user's trained network, or on a model outside PyTorch.
 
-    ``data`` is (inputs, labels) or (inputs, labels, background), inputs preprocessed for the network.
+    ``data`` is (inputs, labels) or (inputs, labels, background), inputs preprocessed for the network; or a Dataset or
+    DataLoader. ``target``: the true class, the predicted class, or the index of an output for every example.
     """
     chosen = settings or BiasSettings()
-    inputs, *background_inputs = (_single_precision_inputs(values) for values in (data[0], *data[2:3]))
-    user_data = UserData.checked([(inputs, data[1])], background_inputs or None)
+    has_background = isinstance(data, tuple | list) and len(data) == 3
+    user_data = UserData.checked(
+        [tuple(data[:2])] if isinstance(data, tuple | list) else data, [data[2]] if has_background else None
+    )
     rows = np.sort(balanced_data_order(user_data.labels(0), chosen.seed)[:examples])
+    x = user_data.inputs(0, rows).to(device)
+    model = made_network(network, "network").to(device).eval()
+    usable = usable_network(model, x, user_data.form, classes=user_data.kind == "classes")
     arguments = {} if cache is None else {"shapley_table": CachedShapley(Cache(cache))}
     return measure_bias(
-        network.to(device).eval(),
-        user_data.inputs(0, rows).to(device),
-        user_data.labels(0)[rows] if target == "label" else target,
+        usable,
+        x,
+        explained_unit(target, user_data.kind, user_data.labels(0)[rows]),
         background=user_data.background(0, background, chosen.seed).to(device),
         settings=chosen,
         subject=subject,
@@ -125,10 +131,16 @@ def network_bias(
     )
 
 
-def _single_precision_inputs(values: Any) -> Any:
-    """Return inputs, those in half precision as float32; the inputs of a network with several arguments are refused."""
-    check_one_array(values, "data")
-    return values.float() if isinstance(values, Tensor) and values.dtype in HALF else values
+def explained_unit(target: Target, kind: str, labels: NDArray[np.int64]) -> Any:
+    """Return what `measure_bias` explains: the label of each example, ``"predicted"``, or one output for all examples."""
+    if isinstance(target, int):
+        return target
+    if kind == "multi-label" or (kind == "regression" and target == "predicted"):
+        raise InputError(
+            f"data: {kind} data have no single true or predicted class; pass target= the output to explain",
+            cli=f"--data: {kind} data have no single true or predicted class; pass --target and the number of the output",
+        )
+    return labels if target == "label" else "predicted"
 
 
 def _settings_key(settings: BiasSettings) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from perdure import explain
-from perdure.explain import Players, ShapleyTable
+from perdure.explain import Adapted, Players, ShapleyTable
 from perdure.runs.cache import Cache, cache_digest, weights_digest
 
 KIND = "shapley"
@@ -53,7 +53,7 @@ class CachedShapley:
             "layer": layer,
         }
         shared = {
-            "weights": weights_digest(model),
+            "weights": _model_digest(model, x, background),
             "background": _key(background),
             "settings": {name: _key(value) for name, value in sorted(settings.items())},
         }
@@ -74,6 +74,15 @@ class CachedShapley:
             if progress is not None:
                 progress(index + 1, len(x))
         return _joined(tables)
+
+
+def _model_digest(model: nn.Module, x: Any, background: Any) -> str:
+    """Return the digest of a network's weights; of an adapted model also of its description and its outputs."""
+    if not isinstance(model, Adapted):
+        return weights_digest(model)
+    with torch.inference_mode():
+        outputs = [model(rows) for rows in (x, background) if isinstance(rows, Tensor)]
+    return cache_digest(weights_digest(model), repr(model.inputs), repr(model.form), *outputs)
 
 
 def _key(value: Any) -> Any:

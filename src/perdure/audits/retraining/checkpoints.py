@@ -34,7 +34,8 @@ from perdure.base.files import lock_folder, remove_temp_files
 from perdure.metrics import PairScores, RetrainingScores, shapc
 from perdure.runs.cache import Cache, CacheEntry
 from perdure.runs.data import Rows, balanced_data_order
-from perdure.runs.loaded_run import LoadedRun, NetworkMaker, describe_run_score, load_run, run_predictions
+from perdure.runs.loaded_run import LoadedRun, describe_run_score, load_run, run_network_device, run_predictions
+from perdure.runs.networks import NetworkSource
 
 KIND = "checkpoint-pairs"
 EXPLAINED = {
@@ -157,7 +158,7 @@ def _mean(values: FloatArray) -> float:
 def across_checkpoints(
     record: str | Path,
     *,
-    network: NetworkMaker | None = None,
+    network: NetworkSource | None = None,
     data: Any = None,
     background_data: Any = None,
     methods: str | Sequence[str] = "expected_gradients",
@@ -174,6 +175,10 @@ def across_checkpoints(
     number of test examples per task. Results are stored in ``out`` (by default the run's cache) and reused.
     """
     run = load_run(record, network, data, background_data, data_dir, device, sequence=True)
+    if run.data.kind != "classes":
+        raise InputError(
+            f"{run.path}: MeGe and ReCo compare explanations of right and wrong decisions; {run.data.kind} data have none"
+        )
     requested = methods_without_controls(methods)
     if examples < 1:
         raise InputError(f"examples: expected at least 1 per task, got {examples}")
@@ -188,6 +193,7 @@ def across_checkpoints(
         key = {
             "examples": examples,
             "checkpoints": run.digests,
+            **run.identity,
             "data": run.data.fingerprint,
             **chosen.key(method),
         }
@@ -246,13 +252,13 @@ def _checkpoint_pairs(
     predicted: dict[int, IntArray] = {}
     for step in steps:
         network = run.network(step)
-        device = next(network.parameters()).device
+        device = run_network_device(network)
         x = run.data.inputs(task, rows).to(device)
         rule = network if run.decides_by == "logits" else run.decision_network(step)
         predicted[step] = run_predictions(rule, x, run.candidates(step, task))
         target = {"label": labels[rows], "predicted": predicted[tau], "own": predicted[step]}[settings.target]
         background = run.data.background(task, settings.background, settings.seed).to(device)
-        maps[step] = settings.maps(method, network, step, x, target, background, rows)
+        maps[step] = settings.maps(method, run.described(network), step, x, target, background, rows)
     parts, scores = [], []
     for first, second in combinations(steps, 2):
         parts.append(

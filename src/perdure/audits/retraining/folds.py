@@ -22,11 +22,14 @@ from torch import Tensor, nn
 
 from perdure import learners, tasks
 from perdure.base.errors import InputError
+from perdure.base.fingerprints import file_fingerprint
+from perdure.explain.adapters.inputs import InputForm
 from perdure.learners import Run, Training
 from perdure.learners.data import Preparation
 from perdure.record import Record
-from perdure.runs.data import Rows, balanced_data_order, run_data_array
+from perdure.runs.data import Rows, UserData, balanced_data_order, run_data_array
 from perdure.runs.loaded_run import load_run_weights
+from perdure.runs.networks import UserNetworks, usable_network
 from perdure.tasks import Benchmark, Examples, Task
 
 NetworkMaker = Callable[[tuple[int, ...], int], nn.Module]
@@ -36,11 +39,17 @@ Progress = Callable[[int, int], None]
 def single_task_for_folds(data: Any, data_dir: Path | None = None, per_class: int | None = None) -> Benchmark:
     """Return data as a benchmark with one task, whose training examples are divided into folds.
 
-    ``data``: a benchmark, its name or path (the training examples of all its tasks are joined), or a pair (inputs, labels) with
-    inputs preprocessed for the network and labels as output units from 0.
+    ``data``: a benchmark, its name or path (the training examples of all its tasks are joined), a user's data, or a pair
+    (inputs, labels) with inputs preprocessed for the network and labels as output units from 0.
     """
     if isinstance(data, Benchmark):
         return _joined_tasks(data)
+    if isinstance(data, UserData):
+        if data.kind != "classes":
+            raise InputError(
+                f"data: MeGe and ReCo compare explanations of right and wrong decisions; {data.kind} data have none"
+            )
+        return _from_arrays(tuple(np.concatenate(parts) for parts in zip(*data.tasks, strict=True)))
     if isinstance(data, str | os.PathLike):
         return _joined_tasks(tasks.load(data, data_dir=data_dir, per_class=per_class))
     return _from_arrays(data)
@@ -69,6 +78,38 @@ def _from_arrays(data: Any) -> Benchmark:
     outputs = int(y.max()) + 1
     task = Task("all", tuple(range(outputs)), train=examples, test=examples)
     return Benchmark("own", (task,), "class", outputs, (0,), (0.0,), (std,), seed=0)
+
+
+class FoldNetwork:
+    """A user's network as folds are trained: from the input shape and the number of outputs, in the form of the user's data.
+
+    It can be pickled if the user's function can. Its name contains the digest of the function's file, so that networks that
+    were trained with other code are not reused.
+    """
+
+    def __init__(self, source: Any, form: InputForm | None, layout: str | None) -> None:
+        self.source, self.form, self.layout = source, form, layout
+        file = getattr(source, "path", None)
+        digest = "" if file is None else f"-{file_fingerprint(file)[:12]}"
+        self.__qualname__ = f"{getattr(source, '__name__', type(source).__name__)}{digest}"
+
+    def __call__(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """Return an untrained network."""
+        network = UserNetworks(self.source, (shape, outputs)).blank()
+        return usable_network(network.eval(), torch.zeros(2, *shape), self.form, layout=self.layout).train()
+
+
+def fold_network(source: Any, data: UserData, layout: str | None = None) -> str | NetworkMaker | None:
+    """Return what `retrain` takes as its network for a user's function; names of built-in networks as they are."""
+    if source is None or isinstance(source, str):
+        return source
+    if UserNetworks(source).are_ready:
+        raise InputError(
+            "network: ready models cannot be trained again; pass a function that returns an untrained network",
+            cli="--network: ready models cannot be trained again; pass a function that returns an untrained network, or "
+            "--folds 0",
+        )
+    return FoldNetwork(source, data.form, layout)
 
 
 @dataclass(frozen=True)

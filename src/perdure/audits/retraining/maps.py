@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from perdure import explain
 from perdure.base.errors import InputError, error_suggestion
+from perdure.explain.adapters.views import comparable_shape
 from perdure.explain.distances import DISTANCES, has_ssim, map_distances
 from perdure.runs.data import Rows
 
@@ -52,10 +53,11 @@ class MapSettings:
         self, method: str, network: nn.Module, model: int, x: Tensor, target: Any, background: Tensor, rows: Rows
     ) -> Maps:
         """Return the maps of some examples; random draws depend on the example, not on the model."""
+        shape = comparable_shape(network, x)
         if method == "constant":
-            return np.ones(tuple(x.shape), dtype=np.float32)
+            return np.ones((len(x), *shape), dtype=np.float32)
         if method == "random":
-            draws = [np.random.default_rng([self.seed, model, int(row)]).standard_normal(x.shape[1:]) for row in rows]
+            draws = [np.random.default_rng([self.seed, model, int(row)]).standard_normal(shape) for row in rows]
             return np.stack(draws).astype(np.float32)
         tensor = explain.attribute(
             network,
@@ -67,6 +69,7 @@ class MapSettings:
             seed=self.seed,
             layer=self.layer,
             players=self.players,
+            reduce="comparable",
             batch_size=self.batch_size,
             options=self.options.get(method),
         )

@@ -24,23 +24,28 @@ class ExampleView:
     """A test example with the maps and predictions of each learner after each step (0-based).
 
     ``image`` is (height, width, 3). ``maps`` holds one (height, width) attribution map and ``predictions`` the predicted class
-    for each (learner, step). ``task`` is the example's task (0-based).
+    for each (learner, step). ``task`` is the example's task (0-based). A text or a row of a table has ``names`` instead of an
+    image, its words or features, and maps with one value for each.
     """
 
-    image: NDArray[np.uint8]
+    image: NDArray[np.uint8] | None
     label: str
     task: int
     maps: Mapping[LearnerStep, NDArray[np.float64]]
     predictions: Mapping[LearnerStep, str]
+    kind: str = "image"
+    names: tuple[str, ...] = ()
 
 
 @dataclass
 class _Collected:
     """An example while the maps of the learners are read."""
 
-    image: NDArray[np.uint8]
+    image: NDArray[np.uint8] | None
     label: str
     rank: int
+    kind: str
+    names: tuple[str, ...]
     maps: dict[LearnerStep, NDArray[np.float64]] = field(default_factory=dict)
     predictions: dict[LearnerStep, str] = field(default_factory=dict)
 
@@ -62,7 +67,15 @@ def example_views(audit: Audit, most: int = MOST) -> tuple[ExampleView, ...]:
             benchmark = result.benchmark
     first = sorted(examples, key=lambda key: (examples[key].rank, key[0]))[:most]
     return tuple(
-        ExampleView(examples[key].image, examples[key].label, key[0], examples[key].maps, examples[key].predictions)
+        ExampleView(
+            examples[key].image,
+            examples[key].label,
+            key[0],
+            examples[key].maps,
+            examples[key].predictions,
+            examples[key].kind,
+            examples[key].names,
+        )
         for key in sorted(first)
     )
 
@@ -74,7 +87,8 @@ def _collect(examples: dict[tuple[int, int], _Collected], result: ShapcResult, n
     for entry in stored:
         task = result.curriculum[entry.step]
         rank = ranks[task] = ranks.get(task, -1) + 1
-        blank = _Collected(_display_image(entry.image), _class_name(entry.label, names), rank)
+        image = None if entry.image is None else _display_image(entry.image)
+        blank = _Collected(image, _class_name(entry.label, names), rank, entry.kind, entry.names)
         example = examples.setdefault((task, entry.example), blank)
         for step, values in entry.maps.items():
             example.maps[result.learner, step] = values.astype(np.float64)
@@ -103,4 +117,6 @@ def _class_names(data: Mapping[str, Any], audit: Audit) -> tuple[str, ...]:
 
 
 def _class_name(unit: int, names: Sequence[str]) -> str:
+    if unit < 0:
+        return "–"  # a model that does not choose among classes
     return names[unit] if unit < len(names) else f"class {unit + 1}"

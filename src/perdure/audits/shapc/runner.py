@@ -24,6 +24,7 @@ from perdure.audits.shapc.scores import (
     running_mean_score,
 )
 from perdure.audits.shapc.values import (
+    AUTO,
     LEAST_BIASED,
     UNIT,
     ShapcSettings,
@@ -35,19 +36,23 @@ from perdure.audits.shapc.values import (
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
 from perdure.explain import get_explainer
+from perdure.explain.adapters.adapted import Adapted, function_model
+from perdure.explain.adapters.views import input_view
+from perdure.explain.shapley.players import players_of
 from perdure.metrics import Interval
 from perdure.metrics.shapc import Zeros, shapc_at_shares
 from perdure.runs.cache import Cache
 from perdure.runs.data import Rows, balanced_data_order
+from perdure.runs.display import displayed_inputs
 from perdure.runs.loaded_run import (
     LoadedRun,
-    NetworkMaker,
     copy_run_head,
     describe_run_score,
     load_run,
     run_network_device,
     run_predictions,
 )
+from perdure.runs.networks import NetworkSource
 from perdure.runs.untrained import UntrainedNetworks
 
 KIND = "shapc"
@@ -56,6 +61,8 @@ VERSION = 2
 EXAMPLES = 40
 """Test examples per task, unless a number or a precision is given."""
 SAVE_SECONDS = 2.0
+EXACT_PLAYERS = 10
+"""Up to this number of players, models without gradients get exact Shapley values: 1024 evaluations per map."""
 
 
 class ShapcProgress(Protocol):
@@ -69,7 +76,7 @@ def audit_shapc(
     run: str | Path,
     *,
     settings: ShapcSettings | None = None,
-    network: NetworkMaker | None = None,
+    network: NetworkSource | None = None,
     data: Any = None,
     background_data: Any = None,
     examples: int | None = None,
@@ -97,8 +104,8 @@ def audit_shapc(
         raise InputError(f"precision: expected a number between 0 and 1, got {precision!r}")
     if examples is not None and examples < 2:
         raise InputError(f"examples: expected at least 2 per task, got {examples}")
-    chosen = _checked(settings or ShapcSettings())
     loaded = load_run(run, network, data, background_data, data_dir, device, sequence=True)
+    chosen = _checked(settings or ShapcSettings(method=AUTO), loaded)
     cache = loaded.cache if out is None else Cache(Path(out))
     limit = examples if examples is not None or precision is not None else EXAMPLES
     later = {tau: tuple(range(tau + 1, len(loaded.curriculum))) for tau in loaded.first_visits()}
@@ -107,6 +114,7 @@ def audit_shapc(
         "settings": _settings_to_json(chosen),
         "checkpoints": loaded.digests,
         "data": loaded.data.fingerprint,
+        **loaded.identity,
     }
     entry = cache.entry(KIND, key)
     untrained = UntrainedNetworks(loaded, chosen.untrained, chosen.seed)
@@ -122,13 +130,34 @@ def audit_shapc(
     return _result(loaded, values, untrained, tasks, stopped, reference)
 
 
-def _checked(settings: ShapcSettings) -> ShapcSettings:
-    """Check the method and its options."""
+def _chosen_method(run: LoadedRun) -> str:
+    """Return the method for a run: expected gradients, or Shapley values for models without gradients."""
+    network = run.network(run.last_step())
+    if not isinstance(network, Adapted) or function_model(network) is None:
+        return "expected_gradients"
+    view = input_view(run.described(network), run.data.inputs(0, np.arange(1)), None, None)
+    players = view.players or players_of(None, view.x[0])
+    return "exact_shapley" if players.count <= EXACT_PLAYERS else "shapley"
+
+
+def _checked(settings: ShapcSettings, run: LoadedRun) -> ShapcSettings:
+    """Check the method, its options and what is explained."""
     if settings.method == LEAST_BIASED:
         raise InputError(
             f"method {LEAST_BIASED}: only an audit of records can choose the explainer; pass the name of an explainer"
         )
-    return replace(settings, options=get_explainer(settings.method).parsed_options(settings.options))
+    target = settings.target
+    if run.data.kind != "classes" and isinstance(target, str):
+        if run.data.kind == "multi-label" or target == "predicted":
+            raise InputError(
+                f"{run.path}: {run.data.kind} data have no single true or predicted class; pass target= the output to explain",
+                cli=f"{run.path}: {run.data.kind} data have no single true or predicted class; pass --target and the number of "
+                "the output to explain",
+            )
+        target = 0
+    method = _chosen_method(run) if settings.method == AUTO else settings.method
+    options = get_explainer(method).parsed_options(settings.options)
+    return replace(settings, method=method, target=target, options=options)
 
 
 def _settings_to_json(settings: ShapcSettings) -> dict[str, Any]:
@@ -138,7 +167,7 @@ def _settings_to_json(settings: ShapcSettings) -> dict[str, Any]:
 
 
 def _loader(
-    network: NetworkMaker | None, data: Any, background_data: Any, data_dir: Path | None, device: str
+    network: NetworkSource | None, data: Any, background_data: Any, data_dir: Path | None, device: str
 ) -> Callable[[Path], LoadedRun]:
     return lambda path: load_run(path, network, data, background_data, data_dir, device, sequence=True)
 
@@ -247,15 +276,22 @@ class ShapcRunner:
         rule = network if run.decides_by == "logits" else run.with_rule(network, step)
         x = run.data.inputs(task, rows).to(run_network_device(network))
         background = run.data.background(task, settings.background, settings.seed).to(x.device)
-        decided = run_predictions(rule, x, run.candidates(step, task))
-        target = run.data.labels(task)[rows] if settings.target == "label" else decided
+        decided = self._decisions(run, rule, x, step, task)
+        target = {"label": run.data.labels(task)[rows], "predicted": decided}.get(str(settings.target), settings.target)
         if settings.head == "first":
             copy_run_head(network, self.loaded.network(tau))
-        explained = rule if settings.score == "decision" else network
+        explained = run.described(rule if settings.score == "decision" else network)
         try:
             return halves_for_pair_values(explained, x, target, background, settings), decided
         except InputError as error:
             raise InputError(f"{run.path}: after step {step + 1}, task {task + 1}: {error}") from None
+
+    @staticmethod
+    def _decisions(run: LoadedRun, rule: nn.Module, x: Tensor, step: int, task: int) -> NDArray[np.int64]:
+        """Return the predicted classes; -1 for a model that does not choose among classes."""
+        if run.data.kind != "classes":
+            return np.full(len(x), -1)
+        return run_predictions(rule, x, run.candidates(step, task))
 
     def _store_maps(self, tau: int, first: int, task: int, unit: TaskValues, maps: dict[int, Halves]) -> None:
         tensors = {
@@ -263,14 +299,46 @@ class ShapcRunner:
             "label": torch.as_tensor(unit.label),
             "predicted": torch.as_tensor(unit.predicted),
         }
-        images = self.loaded.data.images(task, unit.example)
-        if images is not None:
-            tensors["pictures"] = torch.as_tensor(images)
+        tensors |= self._displayed(task, unit.example)
         for step, halves in maps.items():
             for half, array in zip("AB", halves, strict=True):
                 # A copy: both halves of a deterministic explainer are the same array, and safetensors refuses shared memory.
-                tensors[f"after-{step + 1:02d}.{half}"] = torch.tensor(array, dtype=torch.float32)
+                stored = np.swapaxes(array, 1, 2) if _is_series(array) else array
+                tensors[f"after-{step + 1:02d}.{half}"] = torch.tensor(stored, dtype=torch.float32)
         self.values.save_maps(tau, first, tensors)
+
+    def _displayed(self, task: int, rows: Rows) -> dict[str, Tensor]:
+        """Return what a viewer shows of the examples: pictures, or the names of words or features as JSON text."""
+        data = self.loaded.data
+        images = data.images(task, rows)
+        inputs = data.inputs(task, rows)
+        if images is None and inputs.dim() == 3:
+            network = self.loaded.described(self.loaded.network(self.loaded.last_step()))
+            images = _series_pictures(input_view(network, inputs, None, None).x.cpu().numpy())
+            return {"pictures": torch.as_tensor(images), "names": _json_tensor({"kind": "series", "names": []})}
+        if images is not None:
+            return {"pictures": torch.as_tensor(images)}
+        displayed = displayed_inputs(self.loaded.inputs, data.form, inputs.cpu().numpy())
+        if displayed is None:
+            return {}
+        return {"names": _json_tensor({"kind": displayed.kind, "names": displayed.names})}
+
+
+def _json_tensor(value: Any) -> Tensor:
+    """Return a JSON value as the bytes of its text, for a file of tensors."""
+    return torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8)
+
+
+def _is_series(maps: NDArray[Any]) -> bool:
+    """Return whether maps are those of series, (n, channels, 1, time)."""
+    return maps.ndim == 4 and maps.shape[2] == 1
+
+
+def _series_pictures(x: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return series, (n, channels, time), as gray pictures with one row per channel."""
+    low, high = x.min(axis=(0, 2), keepdims=True), x.max(axis=(0, 2), keepdims=True)
+    scaled: NDArray[np.uint8] = ((x - low) * (255 / np.maximum(high - low, 1e-12))).astype(np.uint8)[:, None]
+    return scaled
 
 
 def _compare_seeds(
@@ -285,6 +353,7 @@ def _compare_seeds(
         "checkpoints": run.digests,
         "against": other.digests,
         "data": run.data.fingerprint,
+        **run.identity,
     }
     entry = cache.entry(f"{KIND}-reference", key)
     with lock_folder(entry.folder):
@@ -341,7 +410,8 @@ def _result(
 
 
 def _describe_explained(run: LoadedRun, settings: ShapcSettings) -> str:
-    target = "the true class" if settings.target == "label" else "the class each network predicts"
+    names = {"label": "the true class", "predicted": "the class each network predicts"}
+    target = names.get(str(settings.target), f"output {settings.target}")
     text = describe_run_score(target, settings.score, run.decides_by)
     return f"{text}, with the head of the step that trained the task" if settings.head == "first" else text
 
@@ -353,7 +423,7 @@ Halves = tuple[NDArray[Any], NDArray[Any]]
 def halves_for_pair_values(
     network: nn.Module, x: Tensor, target: Any, background: Tensor, settings: ShapcSettings
 ) -> Halves:
-    """Return the maps of both halves of the budget, (n, channels, height, width) or (n, features)."""
+    """Return the maps of both halves of the budget: (n, channels, height, width), (n, features) or (n, tokens)."""
     half = settings.samples // 2 if settings.stochastic else settings.samples
     maps = [
         explain.attribute(
@@ -365,6 +435,7 @@ def halves_for_pair_values(
             samples=half,
             seed=2 * settings.seed + index,
             layer=settings.layer,
+            reduce="comparable",
             batch_size=settings.batch_size,
             options=settings.options,
         )

@@ -20,14 +20,16 @@ UNTRAINED = 5
 """Number of untrained networks that the floor is computed from."""
 LEAST_BIASED = "least-biased"
 """In place of a method: the explainer with the lowest attribution bias on the record's network (`perdure trust bias`)."""
+AUTO = "auto"
+"""In place of a method: expected gradients, or Shapley values for models without gradients."""
 SHARES = (0.1, 0.3, 0.5)
+TARGETS = ("label", "predicted")
 VALUES = "values.csv"
 MAPS = "maps"
 UNIT = 8
 """Examples of a task that are explained together. A crash costs at most one unit; the unit size affects the last bits."""
 _COLUMNS = ("before", "after", "rank", "example", "label", "predicted_before", "predicted_after")
 _CHOICES = {
-    "target": ("label", "predicted"),
     "score": ("logits", "decision"),
     "head": ("own", "first"),
     "variant": ("paper", "authors"),
@@ -38,6 +40,10 @@ _CHOICES = {
 class ShapcSettings:
     """Everything that determines the values of a SHAPC audit.
 
+    ``method``: the name of an explainer, or ``"auto"``: expected gradients, or for models without gradients Shapley values
+    (exact ones up to 10 players).
+    ``target``: the true class, the class that each network predicts, or the index of an output, which is then explained for
+    every example (multi-label models; the only output of a regression model is the default there).
     ``samples`` is the number of random draws per example and network (gradients for expected gradients, permutations for
     Shapley values); each half of the budget gets one half of it. ``background`` is the number of background examples.
     ``score="decision"`` explains the score by which the learner decides, where this is not a logit (iCaRL). ``head="first"``
@@ -51,7 +57,7 @@ class ShapcSettings:
     method: str = "expected_gradients"
     samples: int = 200
     top: float = TOP
-    target: Literal["label", "predicted"] = "label"
+    target: Literal["label", "predicted"] | int = "label"
     score: Literal["logits", "decision"] = "logits"
     head: Literal["own", "first"] = "own"
     background: int = 100
@@ -68,7 +74,10 @@ class ShapcSettings:
             value = getattr(self, name)
             if value not in choices:
                 raise InputError(f"{name}: unknown name {value!r}, {error_suggestion(str(value), list(choices))}")
-        if self.samples < 2 and self.method != LEAST_BIASED and self.stochastic:
+        if not (isinstance(self.target, int) and self.target >= 0) and self.target not in TARGETS:
+            hint = error_suggestion(str(self.target), list(TARGETS))
+            raise InputError(f"target: unknown name {self.target!r}, {hint}; or pass the index of an output")
+        if self.samples < 2 and self.method not in (AUTO, LEAST_BIASED) and self.stochastic:
             raise InputError(f"samples: expected at least 2, one for each half, got {self.samples}")
         if self.score == "decision" and self.head == "first":
             raise InputError("head='first' replaces the last layer of the network, which score='decision' does not use")
@@ -186,7 +195,8 @@ class ShapcValues:
             raise InputError(f"{file}: expected the columns {','.join((*_COLUMNS, *names))}")
         for number, row in enumerate(rows, start=2):
             before, after, rank, example, label, old, new = (
-                parse_csv_index(file, number, column, cell) for column, cell in zip(_COLUMNS, row[:7], strict=True)
+                parse_csv_index(file, number, column, cell, 0 if column.startswith("predicted") else 1)
+                for column, cell in zip(_COLUMNS, row[:7], strict=True)
             )
             if after - 1 not in self.later_steps.get(before - 1, ()):
                 raise InputError(f"{file}: row {number}: steps {before} and {after} are not compared in this audit")

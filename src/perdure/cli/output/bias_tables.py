@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from perdure.audits.bias.results import BiasResult, ExplainerBias
     from perdure.metrics import Interval
 
-BASELINES = {"mean": "the mean of the background", "array": "the given baseline", "own": "the given baseline"}
+BASELINES = {
+    "mean": "the mean of the background",
+    "mask": "the mask token",
+    "array": "the given baseline",
+    "own": "the given baseline",
+}
 
 
 def print_bias(result: BiasResult, file: Path, console: Console) -> None:

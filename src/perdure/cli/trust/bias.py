@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,20 +12,29 @@ from rich.console import Console
 from perdure.base.errors import InputError
 from perdure.cli.options import (
     EXECUTES,
+    OWN_MODEL,
+    AllowCode,
     AsJson,
+    Data,
     DataDir,
     Device,
     Epochs,
+    Layout,
     LearningRate,
     MethodOptions,
     Momentum,
     Optimizer,
     PerClass,
+    Store,
     TrainingBatchSize,
     Width,
     check_baseline_option,
     given_options,
     parse_method_options,
+    parse_target,
+    user_data,
+    user_network,
+    user_sources,
 )
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.names import echo
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
     from perdure.audits.bias.results import BiasResult
 
 OUT = Path("runs/trust")
-_NETWORK, _TRAINING = "Your own network", "Network to train (without RECORD)"
+_TRAINING = "Network to train (without RECORD)"
 
 
 def bias(
@@ -56,7 +64,7 @@ def bias(
     step: Annotated[
         int | None, typer.Option(help="The checkpoint after this step (1-based); default: the last.", min=1)
     ] = None,
-    target: Annotated[str, typer.Option(help="Explained class: label or predicted.")] = "label",
+    target: Annotated[str, typer.Option(help="Explained class: label, predicted, or an output (1-based).")] = "label",
     players: Annotated[str | None, typer.Option(help="Players: pixels, features or grid.")] = None,
     baseline: Annotated[
         str | None,
@@ -86,29 +94,28 @@ def bias(
     network: Annotated[
         str | None,
         typer.Option(
-            help="file.py:function (input shape, outputs) -> network, or the name of a built-in network to train. "
-            f"{EXECUTES}",
-            rich_help_panel=_NETWORK,
+            help="file.py:function that returns your network, for a RECORD of your own loop or with --data; without both, "
+            f"the name of a built-in network to train. {EXECUTES}",
+            rich_help_panel=OWN_MODEL,
         ),
     ] = None,
     weights: Annotated[
         Path | None,
         typer.Option(
-            help="Weights of your network: .safetensors, .pt or .pth. Default: the weights that the function sets.",
-            rich_help_panel=_NETWORK,
+            help="Without RECORD: weights of your network (.safetensors, .pt, .pth); default: those the function sets.",
+            rich_help_panel=OWN_MODEL,
         ),
     ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="Your examples, preprocessed for the network: file.npz with x, y and optionally background, or "
-            f"file.py:function returning (inputs, labels) or (inputs, labels, background). {EXECUTES}",
-            rich_help_panel=_NETWORK,
-        ),
-    ] = None,
+    data: Data = None,
+    layout: Layout = None,
+    allow_code: AllowCode = False,
+    store: Store = False,
     outputs: Annotated[
         int | None,
-        typer.Option(help="Outputs of your network; default: the largest label + 1.", rich_help_panel=_NETWORK),
+        typer.Option(
+            help="Outputs of your network, if its function takes them; default: the largest label + 1.",
+            rich_help_panel=OWN_MODEL,
+        ),
     ] = None,
     benchmark: Annotated[
         str | None,
@@ -134,7 +141,7 @@ def bias(
     from perdure.audits.bias.measure import METHODS
     from perdure.audits.bias.ratings import read_ratings
 
-    _check_combination(record, network, data, out, shapc)
+    _check_combination(record, network, weights, data, out, shapc)
     check_baseline_option(baseline)
     methods = method or list(METHODS)
     settings = BiasSettings(
@@ -148,19 +155,27 @@ def bias(
         options=parse_method_options(option, methods),
     )
     rated = None if ratings is None else read_ratings(ratings)
-    selection: dict[str, Any] = {"examples": examples, "target": target, "background": background, "device": device}
+    selection: dict[str, Any] = {
+        "examples": examples,
+        "target": parse_target(target),
+        "background": background,
+        "device": device,
+    }
     folder = out or OUT
     stability = None
-    if data is not None and network is not None:
-        result = _user_network_bias(network, weights, data, outputs, folder, settings, selection)
+    if record is None and data is not None and network is not None:
+        result = _user_network_bias(network, weights, data, layout, outputs, folder, settings, selection)
         file = folder / "bias.json"
     else:
+        own: tuple[Any, Any] = (None, None)
+        if record is not None:
+            own = user_sources([record], network, data, layout, allow_code, store)
         if record is None:
             training = given_options(
                 epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum
             )
             record = _train(benchmark, network, width, per_class, data_dir, training, seed, folder)
-        result, stability, file = _record_bias(record, step, settings, selection, data_dir, shapc)
+        result, stability, file = _record_bias(record, step, settings, selection, data_dir, shapc, *own)
     _print(result, stability, rated, figure, as_json, file)
     for name, reason in result.refused.items():
         echo(f"perdure: {name} was refused: {reason}", err=True)
@@ -169,21 +184,27 @@ def bias(
 
 
 def _check_combination(
-    record: Path | None, network: str | None, data: str | None, out: Path | None, shapc: bool
+    record: Path | None, network: str | None, weights: Path | None, data: str | None, out: Path | None, shapc: bool
 ) -> None:
     """Refuse options that would have no effect."""
-    if record is not None and data is None and network is not None:
-        raise InputError(f"--network {network}: the network of the RECORD is used; remove --network, or RECORD")
-    if record is not None and out is not None:
-        raise InputError(f"--out {out}: results of a record are stored in the record; remove --out")
-    if data is not None and (record is not None or network is None):
-        raise InputError("--data needs --network file.py:function, your own trained network, and no RECORD")
+    if record is not None:
+        if out is not None:
+            raise InputError(f"--out {out}: results of a record are stored in the record; remove --out")
+        if weights is not None:
+            raise InputError(
+                f"--weights {weights}: the checkpoints of the RECORD are used; remove --weights, or RECORD"
+            )
+        if network is not None and ":" not in network:
+            raise InputError(f"--network {network}: the network of the RECORD is used; remove --network, or RECORD")
+        return
+    if data is not None and network is None:
+        raise InputError("--data needs --network file.py:function, your own trained network, or a RECORD")
     if data is not None and shapc:
         raise InputError(
             "--shapc compares the checkpoints of a record. For your own checkpoints: "
             "perdure audit FOLDER --shapc --method NAME --network file.py:function --data file.py:function"
         )
-    if data is None and record is None and network is not None and ":" in network:
+    if data is None and network is not None and ":" in network:
         raise InputError(f"--network {network}: pass --data too, the examples to explain")
 
 
@@ -194,6 +215,8 @@ def _record_bias(
     selection: dict[str, Any],
     data_dir: Path | None,
     shapc: bool,
+    network: Any = None,
+    data: Any = None,
 ) -> tuple[BiasResult, ShapcResult | None, Path]:
     """Compare explainers on a record's network, and compute SHAPC with the least biased one if requested."""
     from perdure.audits import ShapcSettings, audit_shapc, record_bias
@@ -203,14 +226,15 @@ def _record_bias(
 
     with PartProgress(Console(stderr=True)) as bars:
         index = None if step is None else step - 1
-        result = record_bias(record, step=index, settings=settings, data_dir=data_dir, progress=bars.show, **selection)
+        own = {"network": network, "data": data, "data_dir": data_dir}
+        result = record_bias(record, step=index, settings=settings, progress=bars.show, **own, **selection)
         if not shapc:
             return result, None, record / FILE
         verdict = least_biased_explainer(record)
         stability = audit_shapc(
             record,
             settings=ShapcSettings(method=verdict.least),
-            data_dir=data_dir,
+            **own,
             device=selection["device"],
             progress=lambda done, total, _: bars.show("SHAPC", done, total),
         )
@@ -222,6 +246,7 @@ def _user_network_bias(
     network: str,
     weights: Path | None,
     data: str,
+    layout: str | None,
     outputs: int | None,
     out: Path,
     settings: BiasSettings,
@@ -231,14 +256,20 @@ def _user_network_bias(
     from perdure.audits import network_bias
     from perdure.cli.output.progress import PartProgress
     from perdure.runs.cache import FOLDER
-    from perdure.runs.user_code import build_user_network, load_function
+    from perdure.runs.data_sources import read_background
+    from perdure.runs.single_network import build_single_network
 
-    arrays = _read_examples(data)
-    model = build_user_network(load_function(network), arrays, outputs, weights, network)
+    examples = user_data(data)
+    path = Path(data)
+    background = read_background(path) if path.is_file() else None
+    if background is not None and isinstance(examples, tuple) and len(examples) == 2:
+        examples = (*examples, background)
+    first = examples[0] if isinstance(examples, list) and len(examples) == 1 else examples
+    model = build_single_network(user_network(network, layout), first, weights, outputs, f"--network {network}")
     with PartProgress(Console(stderr=True)) as bars:
         result = network_bias(
             model,
-            arrays,
+            first,
             settings=settings,
             subject=f"{network} on {data}",
             cache=out / FOLDER,
@@ -247,25 +278,6 @@ def _user_network_bias(
         )
     result.save(out / "bias.json")
     return result
-
-
-def _read_examples(source: str) -> Sequence[Any]:
-    """Return (inputs, labels) or (inputs, labels, background) from a user's file or function."""
-    from perdure.runs.user_code import load_function
-    from perdure.tasks.files.bounded import read_npz_arrays
-
-    if not source.endswith(".npz"):
-        arrays = load_function(source)()
-        if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
-            raise InputError(f"--data {source}: expected (inputs, labels) or (inputs, labels, background)")
-        return arrays
-    try:
-        arrays, listed = read_npz_arrays(Path(source), ("x", "y", "background"))
-    except InputError as error:
-        raise InputError(f"--data {error}") from None
-    if not {"x", "y"} <= set(arrays):
-        raise InputError(f"--data {source}: expected arrays x and y, got {', '.join(listed)[:200] or 'none'}")
-    return [arrays[name] for name in ("x", "y", "background") if name in arrays]
 
 
 def _train(

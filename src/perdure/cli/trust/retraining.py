@@ -69,10 +69,15 @@ def retraining(
     network: Annotated[
         str | None,
         typer.Option(
-            help="Name of a built-in network, or file.py:function (input shape, outputs) -> network. "
-            f"{shared_options.EXECUTES}"
+            help="Name of a built-in network, or file.py:function that returns your network; it may take the input shape "
+            f"and the number of outputs. {shared_options.EXECUTES}",
+            rich_help_panel=shared_options.OWN_MODEL,
         ),
     ] = None,
+    data: shared_options.Data = None,
+    layout: shared_options.Layout = None,
+    allow_code: shared_options.AllowCode = False,
+    store: shared_options.Store = False,
     epochs: shared_options.Epochs = None,
     lr: shared_options.LearningRate = None,
     optimizer: shared_options.Optimizer = None,
@@ -92,7 +97,9 @@ def retraining(
 
     Held-out examples are explained by all networks. MeGe and ReCo are printed with their controls, without noise on the
     weights and with it. With a RECORD, the pairs of its checkpoints are compared too, and the results are stored in it for
-    perdure audit and perdure report. Run the same command again to resume. The exit code is 1 if an explainer was refused.
+    perdure audit and perdure report. For a RECORD of your own loop, pass --network and --data unless it stores them; the folds
+    are then trained on these data with the options of this command. Run the same command again to resume. The exit code is 1
+    if an explainer was refused.
     """
     from perdure.audits import MapSettings, across_checkpoints, retrain, save_findings
     from perdure.cli.output.progress import PartProgress
@@ -114,14 +121,26 @@ def retraining(
     training = given_options(epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum)
     checkpoints: CheckpointResult | None = None
     retrained: RetrainingResult | None = None
+    own: tuple[Any, Any] = (None, None)
+    if record is not None:
+        named = network if network is not None and ":" in network else None
+        own = shared_options.user_sources([record], named, data, layout, allow_code, store)
+    elif data is not None and benchmark is not None:
+        raise InputError("--benchmark and --data both name the data; remove one of them")
     with PartProgress(Console(stderr=True)) as bars:
         if record is not None:
             checkpoints = across_checkpoints(
-                record, **shared, examples=max(2, examples // 2), data_dir=data_dir, progress=bars.show
+                record,
+                network=own[0],
+                data=own[1],
+                **shared,
+                examples=max(2, examples // 2),
+                data_dir=data_dir,
+                progress=bars.show,
             )
         if folds:
             retrained = retrain(
-                **_setup(record, benchmark, per_class, data_dir, network, width, training),
+                **_setup(record, benchmark, per_class, data_dir, network, width, training, own, data, layout),
                 **shared,
                 folds=folds,
                 examples=examples,
@@ -159,28 +178,49 @@ def _setup(
     network: str | None,
     width: int | None,
     training: dict[str, Any],
+    own: tuple[Any, Any],
+    data: str | None,
+    layout: str | None,
 ) -> dict[str, Any]:
     """Return data, network and training: those of the record, or those of the options."""
     from perdure import nets, tasks
+    from perdure.audits.retraining.folds import fold_network, single_task_for_folds
+    from perdure.base.user_code import load_function
     from perdure.learners import protocol_for
     from perdure.record import Record
-    from perdure.runs import recorded_run_benchmark
+    from perdure.runs import UserData, recorded_run_benchmark
+    from perdure.runs.permissions import stored_data, stored_network
     from perdure.runs.training_setup import recorded_training
-    from perdure.runs.user_code import load_function
 
-    maker = load_function(network) if network and ":" in network else network
+    maker: Any = load_function(network) if network and ":" in network else network
     if record is None:
-        data = tasks.load(benchmark or "split-digits", per_class=per_class, data_dir=data_dir)
-        settings = replace(protocol_for(data).training, **training)
-        return {"data": data, "network": maker, "width": width, "training": settings}
+        if data is not None:
+            sets = UserData.checked(shared_options.user_data(data))
+            joined = single_task_for_folds(sets)
+            settings = replace(protocol_for(joined).training, **training)
+            return {"data": joined, "network": fold_network(maker, sets, layout), "width": width, "training": settings}
+        benchmark_data = tasks.load(benchmark or "split-digits", per_class=per_class, data_dir=data_dir)
+        settings = replace(protocol_for(benchmark_data).training, **training)
+        return {"data": benchmark_data, "network": maker, "width": width, "training": settings}
     if benchmark is not None:
         raise InputError("--benchmark cannot be combined with a RECORD, which names its own data; remove one of them")
     opened = Record.open(record)
     name = opened.manifest.network.get("name")
+    maker = maker if maker is not None else own[0] if own[0] is not None else stored_network(record)
+    given = own[1] if own[1] is not None else stored_data(record)
     if maker is None and name not in nets.names():
         raise InputError(
             f"{record}: the record names no built-in network; pass --network file.py:function, or --folds 0"
         )
+    if given is not None:
+        sets = UserData.checked(given)
+        joined = single_task_for_folds(sets)
+        return {
+            "data": joined,
+            "network": fold_network(maker, sets, layout) or name,
+            "width": width or opened.manifest.network.get("width"),
+            "training": replace(protocol_for(joined).training, **training),
+        }
     return {
         "data": recorded_run_benchmark(opened, data_dir),
         "network": maker or name,

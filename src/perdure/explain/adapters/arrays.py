@@ -15,14 +15,8 @@ from torch import Tensor, nn
 from perdure.base.errors import InputError, error_message
 
 _ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AssertionError)
-ONE_INPUT = (
-    "only networks with one input tensor are supported: wrap the network in a module that takes its inputs concatenated, "
-    "and splits them"
-)
-TOKENS = (
-    "wrap the network in a module that casts its input with .long(), and use 'shapley' or 'lime' with baseline= the id of "
-    "the mask or padding token; or in a module that takes the embeddings"
-)
+SEVERAL_INPUTS = "pass several inputs as a tuple (positional arguments) or a dictionary (keyword arguments) of arrays"
+TOKENS = "describe them: perdure.adapt(model, perdure.explain.Tokens(mask=...)), with the id of a mask or padding token"
 
 
 @contextmanager
@@ -40,7 +34,7 @@ def _explanation(model: nn.Module, x: Tensor, error: Exception) -> str:
     reason = error_message(error, 150)
     required = _required_inputs(model)
     if len(required) > 1:
-        return f"the network takes {len(required)} inputs ({', '.join(required)}); {ONE_INPUT}"
+        return f"the network takes {len(required)} inputs ({', '.join(required)}); {SEVERAL_INPUTS}"
     if "indices" in reason and "Long" in reason:
         return f"the network takes token ids (integers), which have no gradient and no mean; {TOKENS}"
     if any(word in reason for word in ("dtype", "scalar type", "Half", "BFloat16")):
@@ -91,7 +85,9 @@ def check_one_array(values: Any, name: str) -> None:
     """Refuse the inputs of a network with several arguments: a dictionary, or arrays of different shapes."""
     sequence = isinstance(values, list | tuple) and all(hasattr(value, "shape") for value in values)
     if isinstance(values, dict) or (sequence and len({tuple(value.shape) for value in values}) > 1):
-        raise InputError(f"{name}: expected one array, got a {type(values).__name__} of {len(values)}; {ONE_INPUT}")
+        raise InputError(
+            f"{name}: expected one array, got a {type(values).__name__} of {len(values)}; {SEVERAL_INPUTS}"
+        )
 
 
 def convert_like(values: Tensor, template: Any) -> Tensor | NDArray[Any]:

@@ -25,6 +25,32 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
+class Wrapper(nn.Module):
+    """A module around a model. Layers of the model are found by the names that they have in the model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.training = model, model.training
+
+    def get_submodule(self, target: str) -> nn.Module:
+        """Return a layer by its name in this wrapper, or in the model."""
+        try:
+            return super().get_submodule(target)
+        except AttributeError:
+            return self.model.get_submodule(target)
+
+
+def layer_names(model: nn.Module) -> dict[nn.Module, str]:
+    """Return the name of every module, as in the user's model if a `Wrapper` is around it."""
+    prefix, inner = "", model
+    while isinstance(inner, Wrapper):
+        prefix, inner = f"{prefix}model.", inner.model
+    return {
+        module: name[len(prefix) :] if name.startswith(prefix) else "" if f"{name}." in prefix else name
+        for name, module in model.named_modules()
+    }
+
+
 @contextmanager
 def preserved_model(model: nn.Module) -> Iterator[None]:
     """Restore hooks, attributes, mode, ``requires_grad``, gradients, parameters and buffers when the block ends.

@@ -7,16 +7,25 @@ refused for the affected methods, with the layer and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
+from perdure.explain.adapters.adapted import packed_inputs, with_scores
 from perdure.explain.adapters.arrays import as_batch_array, check_finite_array, rejected_input
-from perdure.explain.adapters.models import checked_shape, device_and_dtype, preserved_model, single_precision
+from perdure.explain.adapters.functions import FunctionModel
+from perdure.explain.adapters.models import (
+    checked_shape,
+    device_and_dtype,
+    layer_names,
+    preserved_model,
+    single_precision,
+)
+from perdure.explain.adapters.views import input_view
 from perdure.explain.checks.observation import Observation, Operation, observe
 from perdure.explain.checks.operations import ELEMENTWISE
 from perdure.explain.explainer import EXPLAINERS
@@ -31,8 +40,8 @@ AVERAGE_POOLS = (
     nn.AdaptiveAvgPool3d,
 )
 TOKENS_WITHOUT_GRADIENT = (
-    "use 'shapley' or 'lime' with baseline= the id of the mask or padding token, or wrap the network in a module that takes "
-    "the embeddings"
+    "describe them: perdure.adapt(model, perdure.explain.Tokens(mask=...)); or use 'shapley' or 'lime' with baseline= the id "
+    "of the mask or padding token"
 )
 ALTERNATIVES = "use 'expected_gradients', 'integrated_gradients' or 'shapley' instead"
 
@@ -70,10 +79,15 @@ class Outputs:
 class Gradients:
     """The gradient of an output with respect to the input."""
 
-    def problems(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:  # noqa: ARG002
+    def problems(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:
         """Yield the layer at which the gradient is cut off."""
         remedy = "remove detach, no_grad, .data or integer casts between input and output, or use 'shapley' or 'lime'"
-        if not observation.differentiable and observation.lookups:
+        outside = next((module for module in model.modules() if isinstance(module, FunctionModel)), None)
+        if outside is not None:
+            yield Problem(
+                "", f"{outside.label} is not a PyTorch network and has no gradient", "use 'shapley' or 'lime'"
+            )
+        elif not observation.differentiable and observation.lookups:
             text = "the inputs are indices of an embedding (token ids), which have no gradient"
             yield Problem(observation.lookups[0], text, TOKENS_WITHOUT_GRADIENT)
         elif not observation.differentiable:
@@ -114,8 +128,7 @@ class ModuleRules(Gradients):
     def _reused(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:
         for name, calls in observation.calls.items():
             module = model.get_submodule(name)
-            is_leaf = next(module.children(), None) is None
-            if calls > 1 and is_leaf and isinstance(module, self.called_once):
+            if calls > 1 and is_leaf(model, name) and isinstance(module, self.called_once):
                 text = f"{type(module).__name__} is used {calls} times in a forward pass"
                 yield Problem(name, text, "create a separate module for each use")
 
@@ -127,7 +140,7 @@ class ModuleRules(Gradients):
                 continue
             module_type = type(operation.module) if operation.leaf else None
             if module_type not in self.activations:
-                yield Problem(operation.layer, *_missing_rule(operation))
+                yield Problem(operation.layer, *missing_rule(operation))
 
     def _linear_without_rule(self, observation: Observation, linear: tuple[type[nn.Module], ...]) -> Iterator[Problem]:
         additions = network_addition_modules(observation.operations)
@@ -142,6 +155,15 @@ class ModuleRules(Gradients):
                 text = f"{operation.name} happens outside a layer that has a relevance rule"
                 remedy = f"make it a torch.nn layer (Linear, Conv, AvgPool, ...), or {ALTERNATIVES}"
             yield Problem(operation.layer, text, remedy)
+
+
+@dataclass(frozen=True)
+class MapLayers(Gradients):
+    """Gradients, and a layer that outputs a map. The method checks the layer that it explains."""
+
+    def has_layer(self, model: nn.Module, observation: Observation) -> bool:
+        """Return whether a module outputs values with positions. If none does, the network is rewritten."""
+        return any(len(shape) > 2 and name and is_leaf(model, name) for name, shape in observation.outputs)
 
 
 @dataclass(frozen=True)
@@ -165,6 +187,10 @@ class Inspection:
     observation: Observation
     general: tuple[Problem, ...]
     """Problems for every method: outputs that depend on chance or on the rest of the batch, or are rounded."""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """If the network was rewritten: for each module of the original network the modules that compute its outputs."""
+    not_rewritten: str = ""
+    """Why the network could not be rewritten, if that was tried."""
 
     @property
     def additions(self) -> frozenset[str]:
@@ -176,36 +202,76 @@ class Inspection:
         yield from self.general
         yield from requirement.problems(self.model, self.observation)
 
+    def suits(self, requirement: Requirement) -> bool:
+        """Return whether nothing violates a requirement, so that the network needs no rewriting."""
+        if isinstance(requirement, MapLayers) and not requirement.has_layer(self.model, self.observation):
+            return False
+        return next(self.problems(requirement), None) is None
+
     def require(self, method: str, requirement: Requirement) -> None:
         """Raise `InputError` with the first problem that makes a method wrong."""
         for problem in self.problems(requirement):
             raise InputError(f"method {method!r}: {problem}")
 
 
-def check_network(model: nn.Module, x: Any) -> tuple[Finding, ...]:
-    """Return everything in a network that would make a registered method wrong, with its remedy."""
-    device, dtype = device_and_dtype(model, x)
-    with preserved_model(model), torch.inference_mode(False), torch.autocast(device.type, enabled=False):
-        inspection = inspect_network(single_precision(model), as_batch_array(x, "x", device, dtype))
+class Function(nn.Module):
+    """A function as a module: a reshape, a mean, a concatenation, ..."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the function's result."""
+        return self.function(*args, **kwargs)
+
+
+def check_network(model: Any, x: Any) -> tuple[Finding, ...]:
+    """Return everything in a network that would make a registered method wrong, with its remedy.
+
+    What `attribute` avoids by rewriting a copy of the network is not reported.
+    """
+    from perdure.explain.checks.rewriting import unsolved_problems  # noqa: PLC0415  (it imports this module)
+
+    network, rows, _ = packed_inputs(model, x)
+    device, dtype = device_and_dtype(network, rows)
+    with preserved_model(network), torch.inference_mode(False), torch.autocast(device.type, enabled=False):
+        examples = as_batch_array(rows, "x", device, dtype)
+        explained = single_precision(network)
+        if next(training_modules(explained), None) is None:
+            with rejected_input(explained, examples):
+                explained = with_scores(explained, examples[:1])
+        view = input_view(explained, examples, None, None)
+        inspection = inspect_network(view.model, view.x)
         methods: dict[Problem, set[str]] = {problem: set() for problem in inspection.general}
         for name in EXPLAINERS.names():
-            for problem in inspection.problems(EXPLAINERS.get(name).requirement({})):
+            for problem in unsolved_problems(EXPLAINERS.get(name).requirement({}), inspection, view.x):
                 methods.setdefault(problem, set()).add(name)
     return tuple(Finding(p.layer, p.text, p.remedy, frozenset(names)) for p, names in methods.items())
 
 
 def inspect_network(model: nn.Module, x: Tensor) -> Inspection:
     """Run one or two examples through the network and record every operation."""
-    training = tuple(_training_modules(model))
+    training = tuple(training_modules(model))
     if training:
         return Inspection(model, Observation(), training)
-    rows = x[:2] if len(x) > 1 else torch.cat([x[:1], torch.zeros_like(x[:1])])
+    rows = inspected_rows(x)
     with rejected_input(model, rows):
         observation, output = observe(model, rows)
         scores = checked_shape(output, len(rows))
         check_finite_array(scores[: len(x)].detach(), 0, "the network's output")
         general = (*_randomness(observation), *_rounding(observation), *_coupling(model, rows, scores))
     return Inspection(model, observation, general)
+
+
+def inspected_rows(x: Tensor) -> Tensor:
+    """Return the two rows on which a network is inspected; a single example is followed by zeros."""
+    return x[:2] if len(x) > 1 else torch.cat([x[:1], torch.zeros_like(x[:1])])
+
+
+def is_leaf(model: nn.Module, name: str) -> bool:
+    """Return whether a module has no submodules."""
+    return next(model.get_submodule(name).children(), None) is None
 
 
 def network_addition_modules(operations: list[Operation]) -> frozenset[str]:
@@ -217,9 +283,10 @@ def network_addition_modules(operations: list[Operation]) -> frozenset[str]:
     return frozenset(name for name, kinds in by_layer.items() if kinds == ["sum"])
 
 
-def _training_modules(model: nn.Module) -> Iterator[Problem]:
+def training_modules(model: nn.Module) -> Iterator[Problem]:
+    """Yield the layers whose outputs depend on the batch or on chance because they are in training mode."""
     mode_dependent = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
-    for name, module in model.named_modules():
+    for module, name in layer_names(model).items():
         if isinstance(module, mode_dependent) and module.training and getattr(module, "p", 1) > 0:
             text = f"{type(module).__name__} is in training mode, so outputs depend on the batch or on chance"
             yield Problem(name, text, "call model.eval() first")
@@ -254,20 +321,22 @@ def _in_place(observation: Observation) -> Iterator[Problem]:
             yield Problem(operation.layer, text, "use the version that is not in place (inplace=False, h = h + x)")
 
 
-def _missing_rule(operation: Operation) -> tuple[str, str]:
+def missing_rule(operation: Operation) -> tuple[str, str]:
     """Return why an operation has no rule, and the remedy."""
     if operation.kind == "product":
         return f"{operation.name} multiplies two activations, for which there is no rule", ALTERNATIVES
     if operation.leaf and type(operation.module).__module__.startswith("torch.nn"):
         return f"there is no rule for {type(operation.module).__name__}", ALTERNATIVES
-    name = operation.name.strip("_")
+    name = operation.name.strip("_").removeprefix("native_")
+    if operation.leaf and isinstance(operation.module, Function):
+        return f"there is no rule for {name}", ALTERNATIVES
     if name in {"relu", "threshold", "clamp_min"}:
         return f"{name} is called as a function, which the method cannot see", "use a separate nn.ReLU module"
     return f"{name} is called as a function, which the method cannot see", f"use a separate module, or {ALTERNATIVES}"
 
 
 def _overlapping_pooling(model: nn.Module) -> Iterator[Problem]:
-    for name, module in model.named_modules():
+    for module, name in layer_names(model).items():
         if not isinstance(module, MAX_POOLS):
             continue
         if any(size > step for size, step in zip(_sides(module.kernel_size), _sides(module.stride), strict=False)):

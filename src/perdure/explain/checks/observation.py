@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perdure.explain.adapters.models import HALF
+from perdure.explain.adapters.models import HALF, layer_names
 from perdure.explain.checks.operations import LINEAR, LOOKUPS, PRODUCTS, RANDOM, ROUTING, SUMS
 
 
@@ -39,8 +39,8 @@ class Observation:
     operations: list[Operation] = field(default_factory=list)
     calls: dict[str, int] = field(default_factory=dict)
     """Number of calls of each module."""
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Shape of each module's last output."""
+    outputs: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    """Module and shape of every output, in the order of the calls."""
     memory: dict[str, int] = field(default_factory=dict)
     """Memory of each module's last output."""
     random: list[str] = field(default_factory=list)
@@ -53,6 +53,9 @@ class Observation:
     """The layer where a value that reaches the output was detached from the gradient of the input, if there is one."""
     differentiable: bool = True
     """Whether the output has a gradient with respect to the input."""
+    output: Tensor | None = None
+    gradient: Tensor | None = None
+    """Gradient of a weighted sum of the outputs. The weights differ: the sum of a softmax is constant."""
 
 
 def observe(model: nn.Module, x: Tensor) -> tuple[Observation, Any]:
@@ -68,11 +71,19 @@ def observe(model: nn.Module, x: Tensor) -> tuple[Observation, Any]:
             output = model(batch)
     observation = recorder.observation
     if isinstance(output, Tensor):
-        observation.differentiable = output.requires_grad and (
-            torch.autograd.grad(output.sum(), point, allow_unused=True)[0] is not None
-        )
+        observation.output = output.detach()
+        observation.gradient = _gradient(output, point)
+        observation.differentiable = observation.gradient is not None
         observation.detached_layer = recorder.detached_layer(output)
     return observation, output
+
+
+def _gradient(output: Tensor, point: Tensor) -> Tensor | None:
+    """Return the gradient of a weighted sum of the outputs, or None if they do not depend on the point."""
+    if not output.requires_grad:
+        return None
+    weights = torch.linspace(1, 2, output.numel(), dtype=output.dtype, device=output.device).view_as(output)
+    return torch.autograd.grad(output, point, weights, allow_unused=True)[0]
 
 
 def _memory(tensor: Tensor) -> int:
@@ -110,7 +121,7 @@ class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.names = {module: name for name, module in model.named_modules()}
+        self.names = layer_names(model)
         self.executing: list[nn.Module] = [model]
         self.traces: dict[int, _Trace] = {}
         self.observation = Observation()
@@ -138,7 +149,7 @@ class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = self.names[module]
         self.observation.calls[name] = self.observation.calls.get(name, 0) + 1
         if isinstance(output, Tensor):
-            self.observation.shapes[name] = tuple(output.shape)
+            self.observation.outputs.append((name, tuple(output.shape)))
             self.observation.memory[name] = _memory(output)
 
     def __torch_dispatch__(

@@ -16,6 +16,8 @@ PRODUCTS = frozenset({
     "baddbmm", "bmm", "convolution", "cudnn_convolution", "div", "dot", "linear", "matmul", "mkl_linear",
     "mkldnn_convolution", "mkldnn_linear", "mm", "mul", "mv",
 })
+# Sums weighted by parameters. The rest of PRODUCTS scales single values.
+WEIGHTED = PRODUCTS - {"addcdiv", "addcmul", "div", "mul"}
 SUMS = frozenset({"add", "rsub", "sub"})
 # Always linear.
 LINEAR = frozenset({
@@ -24,6 +26,11 @@ LINEAR = frozenset({
     "adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "cudnn_batch_norm", "cumsum",
     "index_add", "mean", "mkldnn_adaptive_avg_pool2d", "native_batch_norm", "neg", "sum", "upsample_bilinear2d",
     "upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d",
+})
+# Nonlinear operations whose output is their gradient times their input.
+POSITIVELY_HOMOGENEOUS = frozenset({
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d",
+    "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "mkldnn_max_pool2d", "mkldnn_max_pool3d", "relu",
 })
 # Operations that read or write a table at given indices.
 LOOKUPS = frozenset({

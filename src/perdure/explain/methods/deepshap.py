@@ -38,23 +38,24 @@ def deepshap(request: Request) -> Tensor:
     copy at the input of each nonlinear module avoids this. The attributions must sum to the difference of outputs; if they
     do not (overlapping pooling windows), `InputError` is raised.
     """
-    background = request.required_background("deepshap")
+    count = request.background_count("deepshap")
+    shared = request.fixed is None and request.starts is None  # all examples have the same background
     model = copy.deepcopy(request.model)
     for module in model.modules():
         if isinstance(module, DEEPLIFT_MODULES):
             module.register_forward_pre_hook(_copy_inputs)
     deep = DeepLiftShap(model)
-    starts = list(range(0, len(background), request.batch_size))
-    examples_per_batch = max(1, request.batch_size // len(background))
+    examples_per_batch = max(1, request.batch_size // count) if shared else 1
 
     def explain(x: Tensor, y: Tensor, part: slice) -> Tensor:
+        index = torch.arange(count, device=x.device)
+        background = request.background_rows(torch.full_like(index, part.start), index)
         total = torch.zeros_like(x)
-        for start in starts:
-            rows = background[start : start + request.batch_size]
+        for rows in torch.split(background, request.batch_size):
             # DeepLIFT needs at least two baselines; a single one is used twice.
             baselines = rows if len(rows) > 1 else torch.cat([rows, rows])
-            total += deep.attribute(x, baselines, target=y).detach() * (len(rows) / len(background))
-        _check_complete(request, x, y, total, part.start)
+            total += deep.attribute(x, baselines, target=y).detach() * (len(rows) / count)
+        _check_complete(request, x, y, background, total, part.start)
         return total
 
     return in_batches(request, examples_per_batch, explain)
@@ -64,9 +65,8 @@ def _copy_inputs(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]
     return tuple(value.clone() for value in inputs)
 
 
-def _check_complete(request: Request, x: Tensor, target: Tensor, maps: Tensor, first: int) -> None:
+def _check_complete(request: Request, x: Tensor, target: Tensor, background: Tensor, maps: Tensor, first: int) -> None:
     """Check that each map sums to the output minus its mean over the background."""
-    background = request.required_background("deepshap")
     with torch.no_grad():
         scores = request.model(x.clone()).gather(1, target[:, None])[:, 0]
         parts = [request.model(rows.clone())[:, target] for rows in torch.split(background, request.batch_size)]

@@ -23,7 +23,7 @@ from perdure.base.errors import InputError, error_suggestion
 from perdure.explain.adapters.arrays import check_finite_array
 from perdure.explain.adapters.models import fast_model_copy
 from perdure.explain.checks.network import Gradients
-from perdure.explain.draws import example_key, generator
+from perdure.explain.draws import generator
 from perdure.explain.explainer import Request, explainer
 
 KINDS = ("balanced", "iid")
@@ -97,13 +97,14 @@ def expected_gradients(request: Request, draws: str = "balanced") -> ExpectedGra
     """Return the expected gradients of a request with their standard errors."""
     if draws not in KINDS:
         raise InputError(f"draws: unknown kind {draws!r}, {error_suggestion(str(draws), list(KINDS))}")
-    background = request.required_background("expected_gradients")
-    probes = min(4, max(1, request.batch_size // 2))
-    model = fast_model_copy(request.model, torch.cat([request.x[:probes], background[:probes]])[: request.batch_size])
-    plan = _plan(request, draws, len(background))
+    backgrounds = request.background_count("expected_gradients")
+    probes = torch.arange(min(4, max(1, request.batch_size // 2), len(request.x), backgrounds))
+    starts = request.background_rows(probes, probes)
+    model = fast_model_copy(request.model, torch.cat([request.x[probes], starts])[: request.batch_size])
+    plan = _plan(request, draws, backgrounds)
     values, stderr = [], []
     running = _RunningMean(request.x[0], plan[0])
-    for spans, products in _products(model, request, background, plan):
+    for spans, products in _products(model, request, plan):
         parts = torch.split(products, [stop - start for start, stop in spans.values()])
         for (index, (start, stop)), part in zip(spans.items(), parts, strict=True):
             if start == 0:
@@ -119,12 +120,12 @@ def expected_gradients(request: Request, draws: str = "balanced") -> ExpectedGra
 def _plan(request: Request, kind: str, backgrounds: int) -> list[Draws]:
     if kind == "iid":
         return expected_gradients_iid_draws(request.samples, backgrounds, request.seed, len(request.x))
-    streams = (generator(request.seed, example_key(example)) for example in request.x)
+    streams = (generator(request.seed, key) for key in request.keys)
     return [expected_gradients_balanced_draws(request.samples, backgrounds, rng) for rng in streams]
 
 
 def _products(
-    model: nn.Module, request: Request, background: Tensor, plan: list[Draws]
+    model: nn.Module, request: Request, plan: list[Draws]
 ) -> Iterator[tuple[dict[int, tuple[int, int]], Tensor]]:
     """Yield batches of gradient times difference with, for each example, the span of its points in the batch.
 
@@ -143,7 +144,7 @@ def _products(
         example_index = np.concatenate([np.full(span.stop - span.start, index) for index, span in slices])
         rows = torch.from_numpy(example_index).to(request.x.device)
         end = request.x[rows]
-        start = background[torch.from_numpy(background_index).to(background.device)]
+        start = request.background_rows(rows, torch.from_numpy(background_index).to(request.x.device))
         share = torch.from_numpy(alpha).to(request.x).reshape(-1, *[1] * (request.x.dim() - 1))
         point = (share * end + (1 - share) * start).requires_grad_()
         score = model(point.clone()).gather(1, request.target[rows, None])

@@ -1,14 +1,25 @@
-"""Grad-CAM, through captum."""
+"""Grad-CAM of a layer as people write it: used several times, or followed by operations in place."""
 
 from __future__ import annotations
 
-from captum.attr import LayerGradCam
+from contextlib import ExitStack
+from typing import Any
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from perdure.base.errors import InputError
 from perdure.explain.batches import in_batches
-from perdure.explain.checks.network import ALTERNATIVES, AVERAGE_POOLS, MAX_POOLS, Gradients, Inspection
+from perdure.explain.checks.network import (
+    ALTERNATIVES,
+    AVERAGE_POOLS,
+    MAX_POOLS,
+    Function,
+    Inspection,
+    MapLayers,
+    is_leaf,
+)
 from perdure.explain.explainer import Request, explainer
 
 _POOLS = (*MAX_POOLS, *AVERAGE_POOLS, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d)
@@ -18,42 +29,46 @@ _CHANNELS_FIRST = (nn.Conv1d, nn.ConvTranspose1d)
 _CHANNELS_LAST = (nn.Linear, nn.LayerNorm, nn.MultiheadAttention, nn.RNNBase, nn.Embedding)
 
 
-@explainer("gradcam", needs=Gradients(), stochastic=False, pixels="same")
+@explainer("gradcam", needs=MapLayers(), stochastic=False, pixels="same")
 def gradcam(request: Request) -> Tensor:
     """Grad-CAM (Selvaraju et al. 2017) of a layer, rectified, resized to x and the same for all channels.
 
-    Without ``layer`` it is the last layer before pooling that outputs a map with more than one position.
+    Without ``layer`` it is the last layer before pooling that outputs a map with more than one position. Of a layer that is
+    used k times, ``layer="name__2"`` is the second use. Operations in place do not change the map.
     """
-    name = map_layer(request.inspection, request.layer, request.x)
-    cam = LayerGradCam(request.model, request.model.get_submodule(name))
+    name, call = _map_layer_call(request.inspection, request.layer, request.x)
+    layer = request.model.get_submodule(name)
     size = request.x.shape[2:]
 
     def explain(x: Tensor, y: Tensor, _: slice) -> Tensor:
-        small = cam.attribute(x.clone(), target=y, relu_attributions=True).detach()
+        small = _class_activation_map(request.model, layer, call, x, y)
         mode = "bilinear" if len(size) == 2 else "linear"
         return F.interpolate(small, size=tuple(size), mode=mode, align_corners=False).expand_as(x)
 
     return in_batches(request, request.batch_size, explain)
 
 
+def _class_activation_map(model: nn.Module, layer: nn.Module, call: int, x: Tensor, target: Tensor) -> Tensor:
+    """Return relu(sum_k A_k mean(dy/dA_k)) for one call of a layer with the map A, (batch, 1, positions)."""
+    maps: list[Tensor] = []
+
+    def keep(_: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+        maps.append(output)
+        return output.clone()  # later operations in place write into the copy
+
+    with ExitStack() as hooks:
+        hooks.callback(layer.register_forward_hook(keep).remove)
+        point = x.clone().requires_grad_()
+        scores = model(point.clone()).gather(1, target[:, None])
+    (gradient,) = torch.autograd.grad(scores.sum(), maps[call])
+    weights = gradient.mean(dim=tuple(range(2, gradient.dim())), keepdim=True)
+    return (weights * maps[call]).sum(dim=1, keepdim=True).relu().detach()
+
+
 def map_layer(inspection: Inspection, layer: str | None, x: Tensor) -> str:
-    """Return the name of Grad-CAM's layer; a layer without a map, used twice or overwritten raises `InputError`."""
+    """Return the name of a layer with a map that is used once and not overwritten; otherwise raise `InputError`."""
+    name, _ = _map_layer_call(inspection, layer, x, used_once=True)
     observation = inspection.observation
-    if x.dim() not in (3, 4):
-        raise InputError(f"method 'gradcam': inputs of shape {tuple(x.shape[1:])} have no positions; {ALTERNATIVES}")
-    name = layer if layer is not None else _last_map_layer(inspection, x.dim())
-    if name is None:
-        raise InputError(f"method 'gradcam': no layer of this network outputs a map; pass layer=, or {ALTERNATIVES}")
-    calls = observation.calls.get(name, 0)
-    if calls != 1:
-        raise InputError(f"method 'gradcam': expected one call of layer {name!r} in a forward pass, got {calls}")
-    shape = observation.shapes.get(name, ())
-    if len(shape) != x.dim():
-        raise InputError(
-            f"method 'gradcam': layer {name!r} outputs shape {shape}, expected a map of (batch, channels, "
-            f"{'height, width' if x.dim() == 4 else 'length'}); pass a convolutional layer"
-        )
-    _check_channels_first(inspection, name, shape)
     for operation in observation.operations:
         if operation.writes and operation.writes == observation.memory[name]:
             raise InputError(
@@ -63,14 +78,57 @@ def map_layer(inspection: Inspection, layer: str | None, x: Tensor) -> str:
     return name
 
 
-def _last_map_layer(inspection: Inspection, dimensions: int) -> str | None:
+def _map_layer_call(inspection: Inspection, layer: str | None, x: Tensor, used_once: bool = False) -> tuple[str, int]:
+    """Return the name of Grad-CAM's layer and the index of its call; a layer without a map raises `InputError`."""
+    if x.dim() not in (3, 4):
+        raise InputError(f"method 'gradcam': inputs of shape {tuple(x.shape[1:])} have no positions; {ALTERNATIVES}")
+    name, call = _last_map_layer(inspection, x.dim(), used_once) if layer is None else _chosen_call(inspection, layer)
+    calls = inspection.observation.calls.get(name, 0)
+    if calls == 0 or (used_once and calls > 1):
+        raise InputError(f"method 'gradcam': expected one call of layer {name!r} in a forward pass, got {calls}")
+    shape = [shape for module, shape in inspection.observation.outputs if module == name][call]
+    if len(shape) != x.dim():
+        raise InputError(
+            f"method 'gradcam': layer {name!r} outputs shape {shape}, expected a map of (batch, channels, "
+            f"{'height, width' if x.dim() == 4 else 'length'}); pass a convolutional layer"
+        )
+    _check_channels_first(inspection, name, shape)
+    return name, call
+
+
+def _chosen_call(inspection: Inspection, layer: str) -> tuple[str, int]:
+    """Return the layer and the index of the call that the user chose: ``name``, or ``name__2`` for its second call."""
+    calls = inspection.observation.calls
+    base, _, number = layer.rpartition("__")
+    if layer not in calls and number.isdigit() and 1 <= int(number) <= calls.get(base, 0):
+        return base, int(number) - 1
+    names = inspection.names.get(layer, (layer,))
+    uses = names if len(names) > 1 else [f"{layer}__{call + 1}" for call in range(calls.get(layer, 0))]
+    if len(uses) > 1:
+        raise InputError(
+            f"method 'gradcam': expected one call of layer {layer!r} in a forward pass, got {len(uses)}; choose one of them "
+            f"with {' or '.join(f'layer={use!r}' for use in uses)}"
+        )
+    return names[0], 0
+
+
+def _last_map_layer(inspection: Inspection, dimensions: int, used_once: bool) -> tuple[str, int]:
     """Return the last leaf module that outputs a map with more than one position and is not a pooling layer."""
+    calls = inspection.observation.calls
+    seen: dict[str, int] = {}
     last = None
-    for name, shape in inspection.observation.shapes.items():
-        module = inspection.model.get_submodule(name)
-        is_leaf = next(module.children(), None) is None
-        if is_leaf and len(shape) == dimensions > 2 and max(shape[2:]) > 1 and not isinstance(module, _POOLS):
-            last = name
+    for name, shape in inspection.observation.outputs:
+        call = seen[name] = seen.get(name, -1) + 1
+        is_map = len(shape) == dimensions > 2 and max(shape[2:]) > 1 and is_leaf(inspection.model, name)
+        is_layer = not isinstance(inspection.model.get_submodule(name), (*_POOLS, Function))
+        if is_map and is_layer and (calls[name] == 1 or not used_once):
+            last = name, call
+    if last is None:
+        reason = inspection.not_rewritten
+        failure = f". The network could not be rewritten automatically: {reason}" if reason else ""
+        raise InputError(
+            f"method 'gradcam': no layer of this network outputs a map; pass layer=, or {ALTERNATIVES}{failure}"
+        )
     return last
 
 
@@ -79,7 +137,7 @@ def _check_channels_first(inspection: Inspection, layer: str, shape: tuple[int, 
     if len(shape) != 3:
         return
     channels_first = False
-    for name in inspection.observation.shapes:
+    for name, _ in inspection.observation.outputs:
         module = inspection.model.get_submodule(name)
         if isinstance(module, (*_CHANNELS_FIRST, *_CHANNELS_LAST)):
             channels_first = isinstance(module, _CHANNELS_FIRST)

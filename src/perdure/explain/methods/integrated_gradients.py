@@ -3,7 +3,6 @@
 from captum.attr import IntegratedGradients
 from torch import Tensor
 
-from perdure.explain.baselines import baseline_rows
 from perdure.explain.batches import in_batches, with_copied_batch
 from perdure.explain.checks.network import Gradients
 from perdure.explain.explainer import Request, explainer
@@ -13,7 +12,7 @@ from perdure.explain.explainer import Request, explainer
 def integrated_gradients(request: Request) -> Tensor:
     """Integrated gradients (Sundararajan et al. 2017) from zero or the baseline, ``samples`` Gauss-Legendre steps."""
     path = IntegratedGradients(with_copied_batch(request.model))
-    start = baseline_rows("zero" if request.baseline is None else request.baseline, request.x, request.background)
+    start = request.baselines("zero")
     examples_per_batch = max(1, request.batch_size // request.samples)
 
     def explain(x: Tensor, y: Tensor, part: slice) -> Tensor:

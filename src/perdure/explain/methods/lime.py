@@ -12,9 +12,8 @@ from captum.attr import Lime
 from torch import Tensor
 
 from perdure.base.errors import InputError
-from perdure.explain.baselines import baseline_rows
 from perdure.explain.checks.network import Outputs
-from perdure.explain.draws import example_key, generator
+from perdure.explain.draws import generator
 from perdure.explain.explainer import Request, explainer
 from perdure.explain.shapley.players import Players, pixel_players, players_of, superpixel_players
 
@@ -30,8 +29,7 @@ def lime(request: Request, kernel_width: float = KERNEL_WIDTH) -> Tensor:
     is given; in other inputs each position is a player. Absent players take the baseline: the mean of the background if
     there is one, zero otherwise. ``kernel_width`` is the width of the kernel on cosine distances between coalitions.
     """
-    default = "zero" if request.background is None else "mean"
-    baselines = baseline_rows(default if request.baseline is None else request.baseline, request.x, request.background)
+    baselines = request.baselines("zero" if request.background is None else "mean")
     maps = []
     for index, example in enumerate(request.x):
         players = _players(request, example)
@@ -52,7 +50,7 @@ def _map(request: Request, index: int, players: Players, baseline: Tensor, kerne
     """Return the map of one example."""
     similarity = partial(_similarity, kernel_width=kernel_width)
     regression = Lime(request.model, interpretable_model=SkLearnRidge(alpha=1.0), similarity_func=similarity)
-    draws = generator(request.seed, example_key(request.x[index]))
+    draws = generator(request.seed, request.keys[index])
     # Captum draws from torch's global generator; its state is restored afterwards.
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

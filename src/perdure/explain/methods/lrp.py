@@ -1,78 +1,96 @@
-"""Layer-wise relevance propagation with the epsilon rule (Bach et al. 2015, Eq. 58), through captum."""
+"""Layer-wise relevance propagation with the epsilon rule (Bach et al. 2015, Eq. 58) as a modified gradient."""
 
 from __future__ import annotations
 
-import copy
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
 
-from captum.attr import LRP
-from captum.attr._utils.lrp_rules import EpsilonRule, PropagationRule
+import torch
 from torch import Tensor, nn
 
 from perdure.explain.batches import in_batches
-from perdure.explain.checks.network import AVERAGE_POOLS, MAX_POOLS, ModuleRules
+from perdure.explain.checks.network import ALTERNATIVES, Gradients, Problem, missing_rule
+from perdure.explain.checks.observation import Observation
+from perdure.explain.checks.operations import POSITIVELY_HOMOGENEOUS, WEIGHTED
 from perdure.explain.explainer import Request, explainer
 
 EPSILON = 1.0
-TINY = 1e-9  # captum's stabilizer
-WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-AVERAGING = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, *AVERAGE_POOLS, *MAX_POOLS)
-# Captum passes relevance through these unchanged.
-ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Dropout)
+WEIGHTED_MODULES = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-class PassThrough(PropagationRule):  # type: ignore[misc]  # captum's rules are untyped
-    """Relevance passes a module that only moves values (flatten, pad, identity) as a gradient would."""
+@dataclass(frozen=True)
+class RelevanceRules(Gradients):
+    """Gradients; weights and tanh inside modules of torch.nn, and no other nonlinear operations than ReLU and max-pooling.
 
-    def forward_hook(self, _module: nn.Module, _inputs: Any, outputs: Any) -> Any:
-        """Change nothing."""
-        return outputs
+    Additions, averages and reshapes need no module, and operations may work in place.
+    """
 
-    def forward_hook_weights(self, _module: nn.Module, _inputs: Any, _outputs: Any) -> None:
-        """Store nothing."""
+    def problems(self, model: nn.Module, observation: Observation) -> Iterator[Problem]:
+        """Yield operations without a rule."""
+        yield from super().problems(model, observation)
+        for operation in observation.operations:
+            if operation.kind in ("nonlinear", "product"):
+                has_module = operation.leaf and isinstance(operation.module, nn.Tanh)
+                if operation.name not in POSITIVELY_HOMOGENEOUS and not has_module:
+                    yield Problem(operation.layer, *missing_rule(operation))
+            elif operation.name in WEIGHTED and not (operation.leaf and isinstance(operation.module, WEIGHTED_MODULES)):
+                text = f"{operation.name} happens outside a layer that has a relevance rule"
+                yield Problem(operation.layer, text, f"make it a torch.nn layer (Linear, Conv), or {ALTERNATIVES}")
 
-    def forward_pre_hook_activations(self, _module: nn.Module, inputs: Any) -> Any:
-        """Change nothing."""
-        return inputs
 
-    def _manipulate_weights(self, *_: Any) -> None:
-        """Change nothing."""
-
-
-@explainer(
-    "lrp",
-    needs=ModuleRules(
-        activations=(*ACTIVATIONS, *MAX_POOLS),
-        called_once=(nn.Module,),
-        linear=(*WEIGHTED, *AVERAGING, *ACTIVATIONS),
-    ),
-    stochastic=False,
-)
+@explainer("lrp", needs=RelevanceRules(), stochastic=False)
 def lrp(request: Request, epsilon: float = EPSILON) -> Tensor:
     """Layer-wise relevance propagation with the epsilon rule (Bach et al. 2015, Eq. 58).
 
-    ``epsilon`` is added to the denominators of layers with weights; batch norm, pooling and additions use captum's 1e-9. With
-    epsilon near 0 the result on a ReLU network is gradient times input.
+    R_i = sum_j a_i w_ij R_j / (z_j + epsilon sign z_j) in layers with weights. Other linear operations (additions, averages,
+    batch norm) have no epsilon; ReLU, max-pooling and tanh pass relevance unchanged. Computed as input times a gradient in
+    which that of a layer with weights is multiplied by z / (z + epsilon sign z) (Ancona et al. 2018, Proposition 1), so no
+    relevance is divided by a small sum, as in captum. With epsilon near 0 the result on a ReLU network is gradient times
+    input.
     """
-    additions = request.inspection.additions
-    model = copy.deepcopy(request.model)
-    propagate = LRP(model)
-
-    def explain(x: Tensor, y: Tensor, _: slice) -> Tensor:
-        # Captum removes the rules at the end of each call.
-        for name, module in model.named_modules():
-            rule = _rule(module, name in additions, epsilon)
-            if rule is not None:
-                module.rule = rule
-        relevance: Tensor = propagate.attribute(x, target=y)
-        return relevance
-
-    return in_batches(request, request.batch_size, explain)
+    with ExitStack() as hooks:
+        for module in request.model.modules():
+            if isinstance(module, WEIGHTED_MODULES):
+                hooks.callback(module.register_forward_hook(partial(_epsilon_rule, epsilon)).remove)
+            elif isinstance(module, nn.Tanh):
+                hooks.callback(module.register_forward_hook(_unchanged_relevance).remove)
+        return in_batches(request, request.batch_size, lambda x, y, _: _relevance(request.model, x, y))
 
 
-def _rule(module: nn.Module, adds: bool, epsilon: float) -> PropagationRule | None:
-    if next(module.children(), None) is not None or type(module) in ACTIVATIONS:
-        return None
-    if isinstance(module, WEIGHTED):
-        return EpsilonRule(epsilon)
-    return EpsilonRule(TINY) if adds or isinstance(module, AVERAGING) else PassThrough()
+def _relevance(model: nn.Module, x: Tensor, target: Tensor) -> Tensor:
+    point = x.clone().requires_grad_()
+    scores = model(point.clone()).gather(1, target[:, None])
+    (gradient,) = torch.autograd.grad(scores.sum(), point)
+    return (gradient * x).detach()
+
+
+def _epsilon_rule(epsilon: float, _: nn.Module, _inputs: Any, z: Tensor) -> Tensor:
+    values = z.detach()
+    share = values.abs() / (values.abs() + epsilon).clamp(min=torch.finfo(values.dtype).tiny)
+    return cast(Tensor, _ScaledGradient.apply(z, values, share))  # type: ignore[no-untyped-call]
+
+
+def _unchanged_relevance(_: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor:
+    """Multiply the gradient by output / input, so that the relevance of the input is that of the output."""
+    source = inputs[0].detach()
+    ratio = torch.where(source == 0, 1, output.detach() / source)
+    return cast(Tensor, _ScaledGradient.apply(inputs[0], output.detach(), ratio))  # type: ignore[no-untyped-call]
+
+
+class _ScaledGradient(torch.autograd.Function):
+    """Given values; the gradient of ``source`` is that of the values times a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, values: Tensor, factor: Tensor) -> Tensor:  # noqa: ARG004
+        """Return a copy of the values, which may be overwritten."""
+        ctx.save_for_backward(factor)
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """Multiply the gradient by the factor."""
+        (factor,) = ctx.saved_tensors
+        return gradient * factor, None, None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
+from perdure.explain.adapters.adapted import replaced_output
 from perdure.explain.adapters.arrays import array_batch_size, check_finite_array
 from perdure.explain.shapley.players import Players
 
@@ -93,7 +93,7 @@ class NetworkGame:
         if self.layer is None:
             scores = self.model(rows)
         else:
-            with _replaced(self.layer, rows):
+            with replaced_output(self.layer, rows):
                 scores = self.model(self._source().expand(len(rows), *self._source().shape).clone())
         return self._checked(scores)
 
@@ -123,16 +123,6 @@ def game_layer_output(model: nn.Module, layer: nn.Module, source: Tensor) -> Ten
             f"layer: expected one call in a forward pass, got {len(outputs)}; pass a layer that is used once"
         )
     return outputs[0][0]
-
-
-@contextmanager
-def _replaced(layer: nn.Module, rows: Tensor) -> Iterator[None]:
-    """Replace the output of a layer by ``rows`` within the block."""
-    handle = layer.register_forward_hook(lambda *_: rows)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def game_values(value: GameFunction, coalitions: NDArray[np.bool_]) -> FloatArray:

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perdure.explain.baselines import baseline_rows
-from perdure.explain.draws import example_key
 from perdure.explain.explainer import Request
 from perdure.explain.shapley.game import NetworkGame
 from perdure.explain.shapley.players import players_of
@@ -18,7 +16,7 @@ from perdure.explain.shapley.shared_layers import fast_game
 
 def player_value_maps(request: Request, solve: Callable[[NetworkGame, int], Any]) -> Tensor:
     """Return one map per example. ``solve(game, key)`` returns the players' values; ``key`` is the example's key for draws."""
-    baselines = baseline_rows(request.baseline, request.x, request.background)
+    baselines = request.baselines()
     maps = []
     for index, (example, baseline) in enumerate(zip(request.x, baselines, strict=True)):
         players = players_of(request.players, example)
@@ -31,7 +29,7 @@ def player_value_maps(request: Request, solve: Callable[[NetworkGame, int], Any]
             batch_size=request.batch_size,
             index=index,
         )
-        values = torch.from_numpy(solve(fast_game(game), example_key(example))).to(example)
+        values = torch.from_numpy(solve(fast_game(game), request.keys[index])).to(example)
         maps.append(players.spread(values))
         request.report(index + 1)
     return torch.stack(maps)

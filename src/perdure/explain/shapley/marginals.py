@@ -11,7 +11,7 @@ from torch import nn
 
 from perdure.base.errors import InputError
 from perdure.explain.attribute import prepared_request
-from perdure.explain.draws import draw_permutation_ranks, example_key
+from perdure.explain.draws import draw_permutation_ranks
 from perdure.explain.explainer import Progress, Request
 from perdure.explain.shapley.estimators import estimator_end_values, estimator_values_at_steps, ordered_marginals
 from perdure.explain.shapley.game import FloatArray, NetworkGame
@@ -67,7 +67,7 @@ def _marginals(request: Request, paired: bool, of: Sequence[int] | None) -> Floa
     for index, game in enumerate(shapley_table_games(request, at_layer=False)):
         if of is not None and not all(0 <= player < game.players for player in of):
             raise InputError(f"of: expected players from 0 to {game.players - 1}, got {list(of)}")
-        key = example_key(request.x[index])
+        key = request.keys[index]
         seed = int(np.random.SeedSequence([request.seed, key]).generate_state(1, np.uint64)[0])
         marginals.append(_game_marginals(game, request.samples, seed, paired, of))
         request.report(index + 1)

@@ -13,9 +13,7 @@ from torch import nn
 
 from perdure.base.errors import InputError
 from perdure.explain.attribute import prepared_request
-from perdure.explain.baselines import baseline_rows
 from perdure.explain.batches import in_batches
-from perdure.explain.draws import example_key
 from perdure.explain.explainer import Progress, Request
 from perdure.explain.methods.gradcam import map_layer
 from perdure.explain.shapley.estimators import shapley
@@ -148,7 +146,7 @@ def _table(request: Request, parts: int, estimator: str, *, at_layer: bool) -> S
 
 
 def _parts(request: Request, game: NetworkGame, index: int, parts: int, estimator: str) -> Iterator[Any]:
-    key = example_key(request.x[index])
+    key = request.keys[index]
     for part in range(parts):
         seed = int(np.random.SeedSequence([request.seed, key, part]).generate_state(1, np.uint64)[0])
         yield shapley(game, game.players, request.samples // parts, estimator, seed)
@@ -157,7 +155,7 @@ def _parts(request: Request, game: NetworkGame, index: int, parts: int, estimato
 def shapley_table_games(request: Request, at_layer: bool) -> Iterator[NetworkGame]:
     """Yield the game of each example, on the input or on the positions of a layer."""
     if not at_layer:
-        baselines = baseline_rows(request.baseline, request.x, request.background)
+        baselines = request.baselines()
         for index, (example, baseline) in enumerate(zip(request.x, baselines, strict=True)):
             players = players_of(request.players, example)
             target = int(request.target[index])

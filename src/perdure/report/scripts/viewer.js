@@ -19,6 +19,7 @@ function startViewer() {
   const task = root.querySelector("#viewer-task");
   const outcome = root.querySelector("#viewer-outcome");
   const under = root.querySelector("#viewer-under");
+  under.closest("label").hidden = view.examples.every((example) => example.names);
   root.querySelector(".signed i").style.background = `linear-gradient(90deg, ${view.colors.join(", ")})`;
   let listed = [];
   let selected = 0;
@@ -56,12 +57,10 @@ function startViewer() {
     strip.replaceChildren(
       ...listed.map((example, i) => {
         const name = `example ${i + 1}: ${example.label}, task ${example.task}`;
-        const button = tag("button", {
-          type: "button",
-          title: name,
-          "aria-label": name,
-          style: `background-image:${imageUrl(example.image)}`,
-        });
+        const attributes = { type: "button", title: name, "aria-label": name };
+        const button = example.names
+          ? tag("button", { ...attributes, class: "words" }, String(i + 1))
+          : tag("button", { ...attributes, style: `background-image:${imageUrl(example.image)}` });
         button.addEventListener("click", () => show(i));
         return button;
       }),
@@ -110,6 +109,12 @@ function mapCell(view, example, row, column, under) {
   if (!example.present[row][column]) return tag("td", {}, tag("span", { class: "soft" }, "–"));
   const prediction = example.predictions[row][column];
   const correct = isCorrect(example, row, column);
+  const text = prediction === null ? "–" : `${correct ? "✓" : "✗"} ${prediction}`;
+  const verdict = tag("span", { class: correct ? "correct" : "wrong" }, text);
+  if (example.names) {
+    const draw = example.kind === "text" ? coloredWords : featureBars;
+    return tag("td", { class: "named" }, draw(view, example, example.levels[row][column]), verdict);
+  }
   const at = (index, count) => (count > 1 ? (100 * index) / (count - 1) : 0);
   const [width, height] = example.size;
   const map = tag("div", {
@@ -117,12 +122,49 @@ function mapCell(view, example, row, column, under) {
     role: "img",
     "aria-label": `map of ${view.learners[row]} after step ${view.steps[column]}`,
     style:
-      `aspect-ratio:${width}/${height};background-image:${imageUrl(example.sheet)};` +
+      `aspect-ratio:${width}/${height * (example.kind === "series" ? 3 : 1)};background-image:${imageUrl(example.sheet)};` +
       `background-size:${100 * view.steps.length}% ${100 * view.learners.length}%;` +
       `background-position:${at(column, view.steps.length)}% ${at(row, view.learners.length)}%`,
   });
   const ground = tag("div", { class: "ground", style: under ? `background-image:${imageUrl(example.image)}` : "" }, map);
-  const frame = tag("div", { class: under ? "frame under" : "frame" }, ground);
-  const text = prediction === null ? "–" : `${correct ? "✓" : "✗"} ${prediction}`;
-  return tag("td", {}, frame, tag("span", { class: correct ? "correct" : "wrong" }, text));
+  const frame = tag("div", { class: `frame ${under ? "under" : ""} ${example.kind}` }, ground);
+  return tag("td", {}, frame, verdict);
+}
+
+// The words of a text on the color of their attribution; the number is in the tooltip.
+function coloredWords(view, example, levels) {
+  const spoken = example.names.map((word, i) => [word, i]).filter(([word]) => word !== ""); // padding has no text
+  const words = spoken.map(([word, i]) =>
+    tag(
+      "span",
+      {
+        class: "word",
+        title: `${word}: ${((levels[i] / 100) * example.limit).toPrecision(2)}`,
+        style: `background:${levelColor(view, levels[i])};color:${Math.abs(levels[i]) > 60 ? "#fff" : "#111"}`,
+      },
+      word,
+    ),
+  );
+  return tag("p", { class: "text" }, ...words.flatMap((word) => [word, " "]));
+}
+
+// The features of a row as bars, the largest magnitudes first.
+function featureBars(view, example, levels) {
+  const order = levels.map((level, i) => i).sort((a, b) => Math.abs(levels[b]) - Math.abs(levels[a]));
+  const bars = order.slice(0, 12).map((i) => {
+    const share = Math.abs(levels[i]) / 2;
+    const value = `${((levels[i] / 100) * example.limit).toPrecision(2)}`;
+    const bar = tag("i", {
+      style: `width:${share}%;margin-left:${levels[i] < 0 ? 50 - share : 50}%;background:${levelColor(view, Math.sign(levels[i]) * 100)}`,
+    });
+    return tag("li", { title: `${example.names[i]}: ${value}` }, tag("span", {}, example.names[i]), tag("b", {}, bar));
+  });
+  const hidden = order.length - bars.length;
+  return tag("ul", { class: "bars" }, ...bars, ...(hidden > 0 ? [tag("li", { class: "soft" }, `${hidden} smaller`)] : []));
+}
+
+// A color between white and the ends of the scale.
+function levelColor(view, level) {
+  const end = view.colors[level < 0 ? 0 : 2];
+  return `color-mix(in srgb, ${end} ${Math.abs(level)}%, white)`;
 }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from perdure.base.errors import InputError
 from perdure.tasks.benchmark import Source, Split
+from perdure.tasks.files.archives import open_files
 from perdure.tasks.files.images import SUFFIXES, ImageReader, open_image
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from perdure.tasks.files.archives import Files
 
 _SIDE = 64  # pixels, if the images differ in size
@@ -50,6 +53,25 @@ def image_folder_source(files: Files) -> Source:
         class_names=tuple(classes),
         provenance={"files": [files.path.name], **({"resized_to": list(shape)} if fit == "cover" else {})},
     )
+
+
+def labelled_images(path: Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the images of ``<class>/*`` in a folder as float32 from 0 to 1, and the number of each image's class.
+
+    Classes are numbered from 0 in the order of the folder names. All images must have one size.
+    """
+    files = open_files(path)
+    names = sorted(name for name in files.names if name.lower().endswith(SUFFIXES))
+    classes = sorted({PurePosixPath(name).parts[-2] for name in names if len(PurePosixPath(name).parts) > 1})
+    labelled = [(classes.index(PurePosixPath(name).parts[-2]), name) for name in names if "/" in name]
+    if len(classes) < 1 or not labelled:
+        raise InputError(f"{path}: no images in <class>/. Expected files with suffix {' '.join(SUFFIXES)}.")
+    shape, channels, fit = _common_format(files, [name for _, name in labelled])
+    if fit != "exact":
+        raise InputError(f"{path}: expected images of one size. Resize them, or pass a function that reads them.")
+    reader = ImageReader(files, tuple(name for _, name in labelled), shape, channels, fit)
+    images = np.asarray(reader(np.arange(len(labelled))), dtype=np.float32) / 255
+    return images, np.array([number for number, _ in labelled], dtype=np.int64)
 
 
 def _by_class(names: list[str], part: str) -> dict[str, list[str]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perdure.base.errors import InputError
-from perdure.base.files import LONGEST_NAME, parse_csv_rows, read_text, shorten_text
+from perdure.base.files import LONGEST_NAME, parse_csv_index, parse_csv_rows, read_text, shorten_text
 from perdure.tasks.benchmark import Source, examples_in_memory, stratified_source_rows
 from perdure.tasks.user_data.arrays import number_array_labels
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 _MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 _LABEL_NAMES = ("label", "class", "target")
+_TASK_NAME = "task"
 _MOST_CATEGORIES = 1000
+_TEXT_WORDS = 4  # words per cell, on average, from which a column is text
+_FEW_VALUES = 20  # a column with at most this many different values is never called text
+_DISTINCT_SHARE = 0.5  # of the rows; a column of words with more different values names its rows
 _TEST_SHARE = 0.2
 _LARGEST_FILE = 512 * 2**20  # bytes
 _MOST_CELLS = 50_000_000
@@ -33,6 +37,8 @@ class Table:
     x: NDArray[np.float32]
     labels: NDArray[np.str_]
     features: tuple[str, ...]
+    tasks: NDArray[np.int64] | None = None
+    """The task of each row, from a column named task, if it was asked for."""
 
 
 def table_source(path: Path) -> Source:
@@ -56,13 +62,24 @@ def table_source(path: Path) -> Source:
     )
 
 
-def read_csv(path: Path) -> Table:
+def read_labelled_table(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the inputs ``x``, the labels ``y`` as classes from 0, and ``task`` if the table has such a column."""
+    table = read_csv(path, with_tasks=True)
+    labels = table.labels
+    if all(_finite_number(value) is not None for value in np.unique(labels)):
+        labels = labels.astype(np.float64)
+    _, (codes, _) = number_array_labels(str(path), labels, labels)
+    return {"x": table.x, "y": codes, **({} if table.tasks is None else {"task": table.tasks})}
+
+
+def read_csv(path: Path, with_tasks: bool = False) -> Table:
     """Read a table separated by commas, semicolons or tabs, whichever is most frequent in the first line.
 
     The first row is a header if none of its cells is a number. The label column is the one named label, class or target,
     otherwise the last one. A column is numeric if all its cells are finite numbers. Any other column becomes one 0/1
     feature ``column=value`` for each distinct value, in sorted order; a missing cell (empty, ?, NA, NaN, null, none) is
-    the value ``missing``. A missing cell in a numeric column or in the label column is an error.
+    the value ``missing``. A missing cell in a numeric column or in the label column is an error, and so is a column of text:
+    its values do not repeat, so they are not categories. ``with_tasks``: a column named task holds the task of each row.
     """
     rows = _read_cells(path)
     width = len(rows[0][1])
@@ -87,15 +104,22 @@ def read_csv(path: Path) -> Table:
             raise InputError(f"{path}, line {line}, {where}: expected at most {longest} characters, got {len(label)}.")
     encoded: list[tuple[NDArray[np.float32], list[str]]] = []
     most_features = _MOST_FEATURE_VALUES // len(labels)
+    lowered = [name.lower() for name in header]
+    task_column = lowered.index(_TASK_NAME) if with_tasks and _TASK_NAME in lowered else None
     for number, (name, cells) in enumerate(zip(header, columns, strict=True)):
-        if number != target:
+        if number not in (target, task_column):
             encoded.append(_encode(f"{path}, column {shorten_text(name, 80)}", name, cells, lines, most_features))
             most_features -= len(encoded[-1][1])
     return Table(
         x=np.concatenate([values for values, _ in encoded], axis=1),
         labels=np.array(labels),
         features=tuple(name for _, names in encoded for name in names),
+        tasks=None if task_column is None else _task_numbers(path, lines, columns[task_column]),
     )
+
+
+def _task_numbers(path: Path, lines: list[int], cells: tuple[str, ...]) -> NDArray[np.int64]:
+    return np.array([parse_csv_index(path, line, _TASK_NAME, cell) for line, cell in zip(lines, cells, strict=True)])
 
 
 def _read_cells(path: Path) -> list[tuple[int, list[str]]]:
@@ -117,6 +141,20 @@ def _finite_number(cell: str) -> float | None:
     except ValueError:
         return None
     return value if np.isfinite(value) else None
+
+
+def _refuse_text(column: str, words: list[str], codes: NDArray[np.int64]) -> None:
+    """Refuse a column whose cells are sentences, or differ in most rows: one 0/1 feature per cell would mean nothing."""
+    if len(words) <= _FEW_VALUES:
+        return
+    length = float(np.mean([len(words[code].split()) for code in codes]))
+    remedy = "Remove the column, or encode it as numbers (a text model: see perdure.explain.Tokens)."
+    if length >= _TEXT_WORDS:
+        raise InputError(f"{column}: expected numbers or categories, got text of {length:.0f} words per cell. {remedy}")
+    if len(words) > _DISTINCT_SHARE * len(codes):
+        raise InputError(
+            f"{column}: expected numbers or categories, got {len(words)} different values in {len(codes)} rows. {remedy}"
+        )
 
 
 def _as_float32(numbers: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -147,6 +185,7 @@ def _encode(
         return rows[:, None], [name]
     words = ["missing" if absent else value for value, absent in zip(values, is_missing, strict=True)]
     values = sorted(set(words))
+    _refuse_text(column, words, codes)
     if len(values) > _MOST_CATEGORIES:
         raise InputError(
             f"{column}: expected at most {_MOST_CATEGORIES} different words, got {len(values)}. Remove this column."

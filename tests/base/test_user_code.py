@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from perdure.base.errors import InputError
-from perdure.runs.user_code import UserFunction, load_function, load_user_task_data
+from perdure.base.user_code import UserFunction, load_function, load_object
 
 CODE = '''"""A user's file."""
 
@@ -136,10 +136,23 @@ def test_a_function_is_pickled_by_its_file_and_name(file, monkeypatch, tmp_path)
     assert done.stdout == "42\n"
 
 
-def test_task_data_must_be_a_list(file):
-    assert load_user_task_data(f"{file}:tasks") == [(1, 2), (3, 4)]
-    with pytest.raises(InputError, match=r"expected a list of \(inputs, labels\), one pair per task, got a int"):
-        load_user_task_data(f"{file}:one_array")
+def test_objects_are_loaded_as_they_are_and_functions_with_their_errors(file):
+    assert load_object(f"{file}:NUMBER") == 3
+    function = load_object(f"{file}:tasks")
+    assert isinstance(function, UserFunction)
+    assert function() == [(1, 2), (3, 4)]
+
+
+def test_a_function_of_an_importable_module_is_loaded_from_the_working_directory(file, monkeypatch):
+    package = file.parent / "own_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "models.py").write_text(CODE)
+    monkeypatch.chdir(file.parent)
+    monkeypatch.syspath_prepend(str(file.parent))
+    assert load_function("own_package.models:double")(4) == 8
+    with pytest.raises(InputError, match=r"there is no file own_package/nothing\.py and no module|no module"):
+        load_function("no_such_package:double")
 
 
 def test_a_file_can_import_its_neighbors_also_when_its_function_is_called(tmp_path):

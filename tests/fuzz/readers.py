@@ -213,6 +213,50 @@ def read_state(path: Path) -> object:
     return load_state(path)
 
 
+def read_reference_file(path: Path) -> object:
+    from perdure.record.references import read_references
+
+    return read_references(path.parent)
+
+
+REFERENCES = to_json(
+    {
+        "schema": 1,
+        "network": {"target": "../own.py:make", "sha256": "0" * 64, "fingerprint": None},
+        "data": {"target": "tests.npz", "sha256": "1" * 64, "fingerprint": "2" * 64},
+    }
+)
+
+
+def read_test_data(path: Path) -> object:
+    from perdure.runs import UserData
+    from perdure.runs.data_sources import read_data_file
+
+    return UserData.checked(read_data_file(path))
+
+
+def torch_data_files() -> list[bytes]:
+    import torch
+
+    x, y, task = torch.arange(12.0).reshape(6, 2), torch.arange(6) % 2, torch.tensor([1, 1, 1, 2, 2, 2])
+    contents: list[bytes] = []
+    for value in ((x, y), {"x": x, "y": y, "task": task}):
+        buffer = io.BytesIO()
+        torch.save(value, buffer)
+        contents.append(buffer.getvalue())
+    return contents
+
+
+def user_data_members() -> list[dict[str, bytes]]:
+    arrays = {"x": np.arange(12.0).reshape(6, 2), "y": np.arange(6) % 2, "task": np.array([1, 1, 1, 2, 2, 2])}
+    members = {}
+    for name, array in arrays.items():
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        members[f"{name}.npy"] = buffer.getvalue()
+    return [members]
+
+
 def read_weights(path: Path) -> object:
     from perdure.runs.loaded_run import read_run_weights
 
@@ -593,6 +637,15 @@ READERS = (
     Reader("shapc-values", "values.csv", read_shapc_values, shapc_files),
     Reader("state", "progress.safetensors", read_state, state_files, is_text=False, hostile=hostile_states),
     Reader("checkpoint", "after-01.safetensors", read_checkpoint, checkpoint_files, is_text=False),
+    Reader("references", "references.json", read_reference_file, lambda: [REFERENCES]),
+    Reader("test-data-torch", "data.pt", read_test_data, torch_data_files, is_text=False, hostile=hostile_pickles),
+    Reader("test-data-npz", "data.npz", read_test_data, is_text=False, members=user_data_members, pack=pack_zip),
+    Reader(
+        "test-data-csv",
+        "data.csv",
+        read_test_data,
+        lambda: [lines("w,h,task,label", *("1,2,1,x", "3,4,1,y", "5,6,2,x", "7,8,2,y"))],
+    ),
     Reader("torch", "weights.pt", read_weights, torch_files, is_text=False, hostile=hostile_pickles),
     Reader(
         "torch-members",

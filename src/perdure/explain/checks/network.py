@@ -192,11 +192,6 @@ class Inspection:
     not_rewritten: str = ""
     """Why the network could not be rewritten, if that was tried."""
 
-    @property
-    def additions(self) -> frozenset[str]:
-        """Names of the modules that do nothing but add two branches."""
-        return network_addition_modules(self.observation.operations)
-
     def problems(self, requirement: Requirement) -> Iterator[Problem]:
         """Yield everything that violates a requirement."""
         yield from self.general

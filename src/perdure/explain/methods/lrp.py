@@ -47,8 +47,8 @@ def lrp(request: Request, epsilon: float = EPSILON) -> Tensor:
 
     R_i = sum_j a_i w_ij R_j / (z_j + epsilon sign z_j) in layers with weights. Other linear operations (additions, averages,
     batch norm) have no epsilon; ReLU, max-pooling and tanh pass relevance unchanged. Computed as input times a gradient in
-    which that of a layer with weights is multiplied by z / (z + epsilon sign z) (Ancona et al. 2018, Proposition 1), so no
-    relevance is divided by a small sum, as in captum. With epsilon near 0 the result on a ReLU network is gradient times
+    which that of a layer with weights is multiplied by z / (z + epsilon sign z) (Ancona et al. 2018, Proposition 1). Unlike
+    in captum, no relevance is divided by a small sum. With epsilon near 0 the result on a ReLU network is gradient times
     input.
     """
     with ExitStack() as hooks:

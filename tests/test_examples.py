@@ -1,0 +1,84 @@
+"""The examples of six kinds of models: each audits with SHAPC and writes a report in at most ten lines, which the docs show."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+import perdure
+
+ROOT = Path(__file__).parents[1]
+START = "    # What perdure needs starts here.\n"
+EXAMPLES = {
+    "functional_cnn": "image",
+    "vit": "image",
+    "text_transformer": "text",
+    "time_series": "series",
+    "tabular": "table",
+    "sklearn_sgd": "table",
+}
+
+
+def audit_lines(name: str) -> str:
+    return (ROOT / f"examples/{name}.py").read_text().split(START)[1]
+
+
+@pytest.mark.parametrize(("name", "kind"), EXAMPLES.items())
+def test_an_example_audits_a_model_with_shapc_and_writes_a_report(tmp_path, monkeypatch, capsys, name, kind):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    variables = runpy.run_path(str(ROOT / f"examples/{name}.py"), run_name="__main__")
+    audit = variables["audit"]
+    assert isinstance(audit, perdure.Audit)
+    (entry,) = audit.learners
+    final = entry.table[-1]
+    assert entry.table.diagonal().min() > 0.75  # every task is learned
+    assert final[:-1].mean() < entry.table.diagonal()[:-1].mean()  # and then forgotten in part
+    (result,) = audit.shapc
+    assert result.method if hasattr(result, "method") else result.settings["method"]
+    assert 0 < result.mean.mean < 1
+    assert result.calibrated.low < result.calibrated.mean < result.calibrated.high
+    assert result.calibrated.mean < 1
+    page = next(tmp_path.glob("report-*.html")).read_text()
+    found = re.search(r'<script type="application/json" id="viewer-data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    viewer = json.loads(found.group(1))
+    assert {example["kind"] for example in viewer["examples"]} == {kind}
+    assert "SHAPC" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_audit_takes_at_most_ten_lines_and_the_docs_show_them(name):
+    lines = audit_lines(name)
+    assert len([line for line in lines.splitlines() if line.strip()]) <= 10
+    shown = "\n".join(line[4:] for line in lines.splitlines())
+    assert shown in (ROOT / "docs/own-models.md").read_text()
+
+
+def test_texts_are_explained_by_their_words(tmp_path, monkeypatch):
+    """The words that carry the sentiment matter more than the words that say what a sentence is about."""
+    monkeypatch.chdir(tmp_path)
+    variables = runpy.run_path(str(ROOT / "examples/text_transformer.py"), run_name="__main__")
+    network, (inputs, labels), words = variables["net"].eval(), variables["tests"][-1], variables["WORDS"]
+    model = perdure.adapt(network, perdure.explain.Tokens(mask=1, vocabulary=words))
+    maps = perdure.explain.attribute(model, inputs, labels, "shapley", samples=30)["input_ids"].abs()
+    sentiment = {
+        "fast",
+        "smoothly",
+        "bright",
+        "sharp",
+        "lasts",
+        "solid",
+        "reliable",
+        "crashes",
+        "freezes",
+        "dim",
+        "blurry",
+    }
+    sentiment |= {"dies", "noon", "cheap", "flimsy", "failing", "keeps", "never", "works", "feels"}
+    is_sentiment = torch.tensor([[words[token] in sentiment for token in row] for row in inputs["input_ids"].tolist()])
+    is_word = inputs["input_ids"] > 0
+    assert maps[is_sentiment].mean() > 1.5 * maps[is_word & ~is_sentiment].mean()

@@ -9,10 +9,11 @@ import re
 from dataclasses import replace
 from html import unescape
 
+import numpy as np
 import pytest
 
 from perdure import metrics
-from perdure.audits import audit_runs
+from perdure.audits import ExampleView, audit_runs
 from perdure.report import write_page
 from tests.helpers.pages import HOSTILE, axe_script, chromium, synthetic_audit, synthetic_examples, synthetic_runs
 from tests.helpers.trust_findings import synthetic_findings
@@ -461,3 +462,43 @@ def test_the_embedded_data_are_those_of_the_audit(page, audit):
     assert [learner["name"] for learner in data["learners"]] == [entry.learner for entry in audit.learners]
     assert data["weights"]["W2"] == metrics.WEIGHTS["W2"]
     assert data["first_places"] == audit.first_places
+
+
+def named_examples() -> list[ExampleView]:
+    """Return a text and a row of a table, with a hostile word and a hostile feature."""
+    words, features = ("the", HOSTILE, "", "works"), tuple(f"{HOSTILE} {number} = 3" for number in range(14))
+    examples = []
+    for kind, names in (("text", words), ("table", features)):
+        values = np.linspace(-1, 1, len(names))
+        maps = {(learner, step): values * (step + 1) for learner in NAMES for step in range(2)}
+        predictions = dict.fromkeys(maps, "class 1")
+        examples.append(ExampleView(None, "class 1", 0, maps, predictions, kind, names))
+    return examples
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_texts_are_colored_words_and_rows_are_bars(browser, audit, tmp_path, width):
+    file = write_page(audit, tmp_path / "report.html", named_examples())
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None)
+    page.goto(file.as_uri())
+    settle(page)
+    cell = page.locator("#viewer .maps tbody tr").first.locator("td").nth(1)
+    words = cell.locator(".word")
+    assert words.all_inner_texts() == ["the", HOSTILE, "works"]  # padding is not drawn
+    colors = [word.evaluate("part => getComputedStyle(part).backgroundColor") for word in words.all()]
+    assert len(set(colors)) == 3
+    assert words.first.get_attribute("title") == "the: -2.0"
+    assert page.locator("#viewer-under").is_hidden()
+    cell_width = cell.evaluate("part => [part.scrollWidth, part.clientWidth]")
+    assert cell_width[0] <= cell_width[1] + 1  # words wrap inside their cell
+    page.locator("#viewer .later").click()
+    bars = page.locator("#viewer .maps tbody tr").first.locator("td").nth(1).locator(".bars li")
+    assert bars.count() == 13
+    assert bars.last.inner_text() == "2 smaller"
+    assert bars.first.get_attribute("title").startswith(HOSTILE)
+    assert page.title() != "owned"
+    assert errors == []
+    page.close()

@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,7 +39,6 @@ def test_an_example_audits_a_model_with_shapc_and_writes_a_report(tmp_path, monk
     assert entry.table.diagonal().min() > 0.75  # every task is learned
     assert final[:-1].mean() < entry.table.diagonal()[:-1].mean()  # and then forgotten in part
     (result,) = audit.shapc
-    assert result.method if hasattr(result, "method") else result.settings["method"]
     assert 0 < result.mean.mean < 1
     assert result.calibrated.low < result.calibrated.mean < result.calibrated.high
     assert result.calibrated.mean < 1
@@ -82,3 +82,25 @@ def test_texts_are_explained_by_their_words(tmp_path, monkeypatch):
     is_sentiment = torch.tensor([[words[token] in sentiment for token in row] for row in inputs["input_ids"].tolist()])
     is_word = inputs["input_ids"] > 0
     assert maps[is_sentiment].mean() > 1.5 * maps[is_word & ~is_sentiment].mean()
+
+
+def complete_blocks() -> list[str]:
+    """Return the code blocks of the page that are complete programs."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/own-models.md").read_text(), re.DOTALL)
+    return [block for block in blocks if block.startswith("import ")]
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_the_complete_code_blocks_of_the_page_run(tmp_path, monkeypatch, number):
+    monkeypatch.chdir(tmp_path)
+    assert len(complete_blocks()) == 2
+    variables: dict[str, Any] = {}
+    exec(compile(complete_blocks()[number], f"block-{number}.py", "exec"), variables)
+    if number == 0:
+        assert variables["maps"]["image"].shape == (3, 8, 8)
+        assert not variables["maps"]["device"].any()
+        assert len(variables["pair"]) == 3
+    else:
+        (result,) = variables["audit"].shapc
+        assert result.mean.mean < 0.9  # another variable decides
+        assert result.outcomes["still correct"].reason

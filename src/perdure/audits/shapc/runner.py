@@ -300,10 +300,11 @@ class ShapcRunner:
             "predicted": torch.as_tensor(unit.predicted),
         }
         tensors |= self._displayed(task, unit.example)
+        is_series = self.loaded.data.inputs(task, unit.example[:1]).dim() == 3
         for step, halves in maps.items():
             for half, array in zip("AB", halves, strict=True):
                 # A copy: both halves of a deterministic explainer are the same array, and safetensors refuses shared memory.
-                stored = np.swapaxes(array, 1, 2) if _is_series(array) else array
+                stored = np.swapaxes(array, 1, 2) if is_series else array  # one row per channel
                 tensors[f"after-{step + 1:02d}.{half}"] = torch.tensor(stored, dtype=torch.float32)
         self.values.save_maps(tau, first, tensors)
 
@@ -327,11 +328,6 @@ class ShapcRunner:
 def _json_tensor(value: Any) -> Tensor:
     """Return a JSON value as the bytes of its text, for a file of tensors."""
     return torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8)
-
-
-def _is_series(maps: NDArray[Any]) -> bool:
-    """Return whether maps are those of series, (n, channels, 1, time)."""
-    return maps.ndim == 4 and maps.shape[2] == 1
 
 
 def _series_pictures(x: NDArray[Any]) -> NDArray[np.uint8]:

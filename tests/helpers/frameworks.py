@@ -20,7 +20,7 @@ def require(*packages: str) -> None:
     """Skip the test if a package is missing; fail it where these tests are required (CI)."""
     for package in packages:
         if find_spec(package) is None:
-            reason = f"{package} is not installed: pip install perdure[frameworks]"
+            reason = f"{package} is not installed: pip install --no-deps -c constraints.txt -r tools/frameworks.txt"
             if REQUIRED:
                 pytest.fail(reason)
             pytest.skip(reason)

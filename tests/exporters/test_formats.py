@@ -150,17 +150,17 @@ def test_the_section_of_a_model_card_is_replaced_and_the_rest_is_kept(audit, tmp
         value = entry.measures["average_accuracy"]
         assert f"{value.mean:.3f}" in first
     assert "forgetting" in first
-    card.write_text(first + "\n## More\n")
+    card.write_bytes((first + "\n## More\r\n").encode())
     other = audit_runs(synthetic_runs(("si",)))
     export(other, "model-card", card)
-    second = card.read_text()
+    second = card.read_bytes().decode()
     assert second.startswith(before)
-    assert second.endswith("\n## More\n")
+    assert second.endswith("\n## More\r\n")
     assert second.count("## Continual-learning audit") == 1
     assert "| si |" in second
     assert "rehearsal" not in second
     export(other, "model-card", card)
-    assert card.read_text() == second
+    assert card.read_bytes().decode() == second
     card.write_text(second.replace("<!-- perdure: end -->", ""))
     with pytest.raises(InputError, match="expected one section between"):
         export(other, "model-card", card)

@@ -42,6 +42,11 @@ def audit(records):
     return perdure.audit(records)
 
 
+@pytest.fixture(autouse=True)
+def _no_telemetry(monkeypatch):
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+
+
 def exported_names(audit, name, out):
     return [Path(path).name for path in export(audit, name, out)]
 

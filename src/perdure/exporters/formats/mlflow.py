@@ -50,15 +50,13 @@ def _write_run(client: Any, run: RunValues) -> str:
         if old.data.tags.get(_DIGEST) == digest:
             return str(old.info.run_id)
         client.delete_run(old.info.run_id)
-    new = client.create_run(
-        number, run_name=run.name, tags={_RUN: run.name, **content["tags"]}, start_time=0
-    ).info.run_id
+    new = client.create_run(number, run_name=run.name, tags={_RUN: run.name, **content["tags"]}).info.run_id
     for key, value in content["params"].items():
         client.log_param(new, key, value)
     for key, step, value in content["metrics"]:
-        client.log_metric(new, key, value, timestamp=step, step=step)
+        client.log_metric(new, key, value, step=step)
     client.set_tag(new, _DIGEST, digest)
-    client.set_terminated(new, end_time=0)
+    client.set_terminated(new)
     return str(new)
 
 

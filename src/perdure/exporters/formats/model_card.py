@@ -7,7 +7,7 @@ from pathlib import Path
 from perdure import __version__
 from perdure.audits import MEASURES, Audit
 from perdure.base.errors import InputError, escape_control_characters
-from perdure.base.files import read_text, write_atomically
+from perdure.base.files import LARGEST_TEXT, read_bytes, write_atomically
 from perdure.exporters.exporter import exporter
 from perdure.exporters.tables import Table, measures_table, transposed
 
@@ -18,8 +18,8 @@ BEGIN, END = "<!-- perdure: begin -->", "<!-- perdure: end -->"
 def write_model_card(audit: Audit, out: str) -> list[Path]:
     """A section with metrics, meanings and limits in a model card; the rest of an existing card is kept."""
     path = Path(out)
-    text = read_text(path) if path.exists() and path.stat().st_size else ""
-    write_atomically(path, _with_section(path, text, _section(audit)).encode())
+    text = read_bytes(path, LARGEST_TEXT).decode(errors="surrogateescape") if path.exists() else ""
+    write_atomically(path, _with_section(path, text, _section(audit)).encode(errors="surrogateescape"))
     return [path]
 
 

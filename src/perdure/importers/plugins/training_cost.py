@@ -17,9 +17,10 @@ class BatchMeter:
         self._counter: Any = None
 
     def start(self) -> None:
-        """Start to count."""
+        """Start to count, again if a batch failed before `stop`."""
         from torch.utils.flop_counter import FlopCounterMode  # noqa: PLC0415  (torch is loaded by the framework)
 
+        self.stop()
         self._counter = FlopCounterMode(display=False)
         self._counter.__enter__()
 
@@ -39,6 +40,8 @@ def pass_cost(network: nn.Module, forward: Callable[[nn.Module], Tensor]) -> int
     ``forward`` calls the network that it is given.
     """
     clone = copy.deepcopy(network).eval()
+    for part in clone.modules():
+        part._forward_hooks.clear()  # those of the user must not see this pass
     meter = BatchMeter()
     meter.start()
     try:

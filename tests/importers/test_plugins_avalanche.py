@@ -161,6 +161,15 @@ def test_evaluations_before_and_within_training_are_recorded(example, tmp_path):
     assert [time for time in times if time[0] == 2] == [(2, 4), (2, 8)]  # after each of two epochs of four batches
 
 
+def test_evaluations_on_other_streams_are_not_recorded(example, tmp_path):
+    strategy, benchmark = strategy_of("Naive", example, tmp_path)
+    strategy.train(benchmark.train_stream[0])
+    strategy.eval(benchmark.train_stream)
+    assert strategy.plugins[0].recorder.next_step == 0
+    strategy.eval(benchmark.test_stream)
+    assert strategy.plugins[0].recorder.next_step == 1
+
+
 def test_a_step_that_was_not_evaluated_is_refused_with_advice(example, tmp_path):
     strategy, benchmark = strategy_of("Naive", example, tmp_path)
     strategy.train(benchmark.train_stream[0])

@@ -66,7 +66,7 @@ def extended(tmp_path_factory):
         files.append(path.removeprefix("# "))
     with (folder / "src/perdure/metrics/__init__.py").open("a") as metrics:
         metrics.write("\nfrom perdure.metrics.first_task import first_task_accuracy\n")
-    assert len(files) == 4
+    assert len(files) == 5
     return folder
 
 
@@ -111,6 +111,16 @@ def test_a_new_benchmark_and_a_new_metric_are_one_file_each(extended):
     assert "blobs" in run_python(extended, "-m", "perdure", "run", "--list")
 
 
+def test_a_new_exporter_is_one_file(extended):
+    for learner, last in (("low", 0.2), ("high", 0.6)):
+        recorder = perdure.Recorder(extended / "exported" / learner, 2, learner=learner)
+        recorder.after_task({}, [0.9, 0.1])
+        recorder.after_task({}, [last, 0.8])
+    run_python(extended, "-m", "perdure", "export", "exported", "--to", "ranking", "--out", ".")
+    assert (extended / "ranking.txt").read_text() == "high 0.700\nlow 0.500\n"
+    assert "The learners by average accuracy" in run_python(extended, "-m", "perdure", "export", "--list")
+
+
 def test_the_examples_of_contributing_and_readme_pass_mypy_strict(tmp_path):
     (tmp_path / "my_project.py").write_text(MY_PROJECT)
     files = []
@@ -124,7 +134,7 @@ def test_the_examples_of_contributing_and_readme_pass_mypy_strict(tmp_path):
     environment = {**os.environ, "MYPYPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path}"}
     command = [sys.executable, "-m", "mypy", *options, *map(str, files)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert len(files) == 6
+    assert len(files) == 7
     assert done.returncode == 0, done.stdout
 
 

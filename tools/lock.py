@@ -1,9 +1,10 @@
-"""Write requirements.lock: every package that CI installs, with the version in constraints.txt and the hashes of its files.
+"""Write requirements.lock and requirements-frameworks.lock: every package that CI installs, with the hashes of its files.
 
     pip install uv && python tools/lock.py
 
-CI installs from this file with ``pip install --require-hashes``. torch is the CPU build that CI uses; on other machines,
-``make`` installs the versions in constraints.txt.
+The versions are those in constraints.txt. CI installs from these files with ``pip install --require-hashes``; the second one
+holds what the tests of plug-ins and exporters import, two packages of which are built from source. torch is the CPU build
+that CI uses; on other machines, ``make`` installs the versions in constraints.txt.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements.lock"
+FRAMEWORKS = ROOT / "tools/frameworks.txt"
+"""What the tests of plug-ins and exporters import. Their other dependencies (jax, wandb, Jupyter and others) are left out."""
+FRAMEWORKS_LOCK = ROOT / "requirements-frameworks.lock"
 BUILD = "hatchling\neditables\n"
 PYTHON = "3.11.9"
 OPTIONS = (
@@ -53,7 +57,9 @@ def main() -> None:
         build.write_text(BUILD)
         extras = ["--extra", "dev", "--extra", "docs", "--constraint", "constraints.txt", *find_links()]
         text = compiled(["pyproject.toml", str(build), *extras])
+        frameworks = compiled([str(FRAMEWORKS), "--no-deps", "--constraint", "constraints.txt", *find_links()])
     LOCK.write_text(HEADER + text)
+    FRAMEWORKS_LOCK.write_text(HEADER + frameworks)
 
 
 if __name__ == "__main__":

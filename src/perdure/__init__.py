@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from perdure import (
         audits,
         explain,
+        exporters,
         figures,
         importers,
         learners,
@@ -47,6 +48,7 @@ __all__ = [
     "audit",
     "audits",
     "explain",
+    "exporters",
     "figures",
     "importers",
     "learners",

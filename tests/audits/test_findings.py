@@ -14,12 +14,12 @@ from perdure.audits import audit as audit_records
 from perdure.audits.results import CHECKPOINTS, RETRAINING, read_findings, save_findings
 from perdure.audits.retraining.summaries import CheckpointSummary, RetrainingSummary
 from perdure.base.errors import InputError
+from perdure.exporters.trust_tables import trust_tables
 from perdure.metrics import Trend
 from perdure.record import Recorder
 from perdure.report import exported_figures
 from perdure.report.answers import answers
 from perdure.report.trust.answers import bias_answer, checkpoints_answer, describe_trends, retraining_answer
-from perdure.report.trust.tables import trust_tables
 from tests.helpers.pages import HOSTILE, synthetic_runs
 from tests.helpers.trust_findings import (
     synthetic_bias,

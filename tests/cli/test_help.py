@@ -52,6 +52,7 @@ def test_all_commands_are_found():
         "trust bias",
         "trust retraining",
         "report",
+        "export",
         "reproduce",
     }
 

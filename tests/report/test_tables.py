@@ -14,13 +14,13 @@ from safetensors.numpy import load_file
 from perdure import Recorder, tasks
 from perdure.audits import Audit, ExampleView, Interval, audit_runs, example_views
 from perdure.audits import audit as audit_records
+from perdure.exporters.tables import Table
 from perdure.record import Record
 from perdure.report import exported_tables as all_tables
 from perdure.report import write_page
 from perdure.report.answers import answers
 from perdure.report.chart_data import page_data
 from perdure.report.questions import QUESTIONS
-from perdure.report.tables import Table
 from perdure.report.viewer import LEVELS, viewer_data
 from tests.helpers.pages import HOSTILE, synthetic_audit, synthetic_examples, synthetic_runs
 
@@ -75,7 +75,7 @@ def test_the_differences_of_accuracy_metrics_and_the_variants_are_tables_and_on_
 
 def test_latex_and_markdown_escape_special_characters():
     table = Table("t", "title", ("a_b", "x|y"), (("50 % & more", 0.5), ("#1 ~ $x^2$ \\n", None)))
-    assert r"a\_b & x|y \\" in table.latex()
+    assert r"a\_b & x\textbar{}y \\" in table.latex()
     assert r"50 \% \& more & 0.500 \\" in table.latex()
     assert r"\#1 \textasciitilde{} \$x\textasciicircum{}2\$ \textbackslash{}n & -- \\" in table.latex()
     assert r"| a_b | x\|y |" in table.markdown()

@@ -95,6 +95,8 @@ def _read_finding(file: Path, name: str, schema: int, kind: type[Part], upgrade:
 
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from perdure.record import Manifest, Record
 
 SCHEMA = 5
@@ -328,6 +330,30 @@ class Audit:
             return cls.from_json(value)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InputError(f"{path}: a field is missing or malformed ({error_message(error)})") from None
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the numbers as a DataFrame: one row per learner and number, with mean, interval, runs and reason.
+
+        Needs pandas (``pip install 'perdure[pandas]'``). ``exporters.tidy_table`` describes the columns.
+        """
+        from perdure.exporters import optional_package  # noqa: PLC0415  (exporters depend on audits)
+        from perdure.exporters.tidy_table import TIDY_COLUMNS, tidy_rows  # noqa: PLC0415
+
+        with optional_package("pandas", "pandas"):
+            import pandas as pd  # noqa: PLC0415
+        return pd.DataFrame(tidy_rows(self), columns=list(TIDY_COLUMNS))
+
+    def export(self, to: str, out: str | Path) -> list[str]:
+        """Write this audit in another tool's format (csv, latex, mlflow, ...); return what was written."""
+        from perdure.exporters import export  # noqa: PLC0415
+
+        return export(self, to, out)
+
+    def _repr_html_(self) -> str:
+        """Return the ranked table that notebooks show."""
+        from perdure.exporters.notebook import audit_html  # noqa: PLC0415
+
+        return audit_html(self)
 
     def report(self, path: str | Path) -> Path:
         """Write the report of this audit as an HTML page and return its path."""

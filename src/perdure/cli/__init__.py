@@ -20,6 +20,7 @@ from perdure.base.errors import INTERRUPTED, STOP_SIGNALS, InputError, error_mes
 from perdure.cli.audit import audit
 from perdure.cli.demo import demo
 from perdure.cli.explain import explain
+from perdure.cli.export import export
 from perdure.cli.fit import fit
 from perdure.cli.options import LARGEST, LARGEST_FLOAT, MOST
 from perdure.cli.output.names import escape_control_characters
@@ -39,6 +40,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     fit: "perdure fit runs/split-digits --predict 3,2,1",
     explain: "perdure explain runs/split-digits/naive/seed-0 --method lrp --option epsilon=1e-6",
     report: "perdure report runs/ --out report.html",
+    export: "perdure export runs/ --to latex --out tables/",
     reproduce: "perdure reproduce shapc --only memory-small-conv",
 }
 TRUST_COMMANDS: dict[Callable[..., None], str] = {

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from perdure.base.errors import InputError
 from perdure.cli.options import RecordPaths, output_file_option
 from perdure.cli.output.names import echo
-
-if TYPE_CHECKING:
-    from perdure.audits import Audit
+from perdure.cli.stored_audit import stored_or_new_audit
 
 PAGE = "report.html"
 
@@ -32,30 +29,7 @@ def report(
     Uses audit.json in the given folder if the records have not changed since; otherwise the records are audited first. CLAMP
     and SHAPC are shown if audit.json contains them (perdure audit --clamp --shapc), results of perdure trust always.
     """
-    from perdure.audits import FILE, Audit, add_trust_to_audit, audit
-
-    if len(paths) == 1 and not paths[0].exists():
-        raise InputError(f"{paths[0]}: no such directory")
-    saved = paths[0] / FILE
-    stored = Audit.load(saved) if len(paths) == 1 and saved.exists() else None
-    if stored is not None and _is_current(stored, paths[0]):
-        result = add_trust_to_audit(stored)
-    else:
-        if stored is not None and (stored.shapc or stored.clamp):
-            echo(
-                f"{saved}: the records have changed, so the report is made without its SHAPC and CLAMP results",
-                err=True,
-            )
-        result = audit(paths)
+    result = stored_or_new_audit(paths, "report")
     echo(result.report(paths[0] / PAGE if out is None else output_file_option(out, PAGE)))
     for written in (result.tables(tables) if tables else []) + (result.figures(figures) if figures else []):
         echo(written)
-
-
-def _is_current(audit: Audit, folder: Path) -> bool:
-    """Return whether an audit was made of the records in a folder as they are now; times of files do not matter."""
-    from perdure.record.reader import find_records, record_digest
-
-    if not audit.sources:  # written by an earlier version
-        return False
-    return sorted(audit.sources.values()) == sorted(map(record_digest, find_records([folder])))

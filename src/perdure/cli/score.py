@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
-from perdure.cli.options import AsJson, CountTeachers, Renormalise, Weights, parse_weights
+from perdure.cli.options import AsJson, CountTeachers, Renormalise, Weights, output_file_option, parse_weights
 from perdure.cli.output.json_output import print_json
+from perdure.cli.output.names import echo
 
 Variants = Annotated[
     bool,
@@ -40,6 +41,7 @@ def score(
         str | None, typer.Option("--as", help="Treat all files as runs of one learner with this name.")
     ] = None,
     as_json: AsJson = False,
+    report: Annotated[Path | None, typer.Option(help="Also write the report, an HTML page, to this path.")] = None,
 ) -> None:
     """Score accuracy matrices from any framework.
 
@@ -73,3 +75,6 @@ def score(
         print_json(audit.to_json())
     else:
         print_audit(audit, Console(), variants)
+    if report is not None:
+        page = audit.report(output_file_option(report, "report.html"))
+        echo(page, err=as_json)

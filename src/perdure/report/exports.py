@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from perdure.audits import Audit
 from perdure.base.files import write_atomically
+from perdure.exporters.exported_tables import exported_tables
+from perdure.exporters.trust_tables import answer_distance
 from perdure.figures import (
     accuracy_lines,
     accuracy_matrices,
@@ -20,50 +22,11 @@ from perdure.figures import shapc as shapc_figures
 from perdure.figures.bias import bias_bars
 from perdure.figures.clamp import clamp_performance_curves, clamp_property_bars, clamp_transfer_map
 from perdure.figures.retraining import checkpoint_dots, retraining_summary_lines
-from perdure.report.shapc_tables import shapc_differences_table, shapc_table
-from perdure.report.tables import (
-    Table,
-    accuracy_differences_table,
-    accuracy_table,
-    correlation_table,
-    has_variants,
-    measures_table,
-    progress_table,
-    properties_table,
-    provenance_table,
-    runs_table,
-    transfer_table,
-    variants_table,
-)
-from perdure.report.trust.answers import answer_distance
-from perdure.report.trust.tables import trust_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("pdf", "svg")
-
-
-def exported_tables(audit: Audit) -> tuple[Table, ...]:
-    """Return every table for which the audit has numbers."""
-    available = [measures_table(audit), runs_table(audit), accuracy_table(audit), progress_table(audit)]
-    if audit.accuracy_differences:
-        available.append(accuracy_differences_table(audit))
-    if has_variants(audit):
-        available.append(variants_table(audit))
-    if audit.correlation:
-        available.append(correlation_table(audit))
-    for number, fit in enumerate(audit.clamp, start=1):
-        suffix = f"-{number}" if len(audit.clamp) > 1 else ""
-        available += [properties_table(fit, f"properties{suffix}"), transfer_table(fit, f"transfer{suffix}")]
-    if audit.shapc:
-        available.append(shapc_table(audit))
-    if audit.differences:
-        available.append(shapc_differences_table(audit))
-    available += trust_tables(audit)
-    if audit.provenance:
-        available.append(provenance_table(audit))
-    return tuple(available)
 
 
 def export_tables(audit: Audit, folder: Path) -> list[Path]:

@@ -15,11 +15,8 @@ from jinja2 import Environment, PackageLoader
 from perdure import __version__
 from perdure.audits import CRITERIA, MEASURES, Audit, ExampleView, RunProvenance, example_views
 from perdure.base.files import write_atomically
-from perdure.report.answers import answers
-from perdure.report.chart_data import MATRICES, page_data
-from perdure.report.questions import CAUSES, PERFORMANCE, REASONS, RETRAINING, TRUST
-from perdure.report.shapc_tables import shapc_differences_table, shapc_table
-from perdure.report.tables import (
+from perdure.exporters.shapc_tables import shapc_differences_table, shapc_table
+from perdure.exporters.tables import (
     accuracy_differences_table,
     accuracy_table,
     format_report_cell,
@@ -29,6 +26,9 @@ from perdure.report.tables import (
     runs_table,
     variants_table,
 )
+from perdure.report.answers import answers
+from perdure.report.chart_data import MATRICES, page_data
+from perdure.report.questions import CAUSES, PERFORMANCE, REASONS, RETRAINING, TRUST
 from perdure.report.trust.section import trust_context
 from perdure.report.viewer import viewer_data
 

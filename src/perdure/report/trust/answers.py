@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from perdure.audits import Audit, ExplainerScores, Interval, LearnerAudit, RetrainingSummary, TrustFindings
 from perdure.audits.bias.results import BiasResult
+from perdure.exporters.trust_tables import SCORES, answer_distance
 from perdure.report.cards import Answer, Number, card_bar_positions, card_margin, detail
 from perdure.report.questions import RETRAINING, TRUST
 
-DISTANCE = "l2-unit"
-"""The distance that cards and tables show: independent of the maps' scale, which differs between networks and explainers."""
 LEVEL = 0.05
-SCORES = {"mege": "MeGe", "reco_rate": "ReCo, rates", "reco_precision": "ReCo, precisions"}
 
 
 def answer_findings(audit: Audit, entry: LearnerAudit, part: str) -> list[TrustFindings]:
     """Return the findings of a learner's runs that contain a part: bias, retraining or checkpoints."""
     return [findings for findings in audit.trust if findings.run in entry.runs and getattr(findings, part) is not None]
-
-
-def answer_distance(distances: Sequence[str]) -> str:
-    """Return the distance that is shown by default."""
-    return DISTANCE if DISTANCE in distances else distances[0]
 
 
 def answer_run_label(findings: TrustFindings) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.audits import Audit, TrustFindings
+from perdure.exporters.trust_tables import answer_distance, trust_tables
 from perdure.report.trust.answers import (
-    answer_distance,
     answer_run_label,
     bias_answer,
     checkpoints_answer,
     describe_trends,
     retraining_answer,
 )
-from perdure.report.trust.tables import trust_tables
 
 PARTS = ("bias", "retraining", "checkpoints")
 

@@ -1,4 +1,4 @@
-"""The tables of an audit, in CSV, LaTeX (booktabs) and Markdown, and on the page."""
+"""The tables of an audit, in CSV, LaTeX (booktabs) and Markdown; the report shows them too."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ _LATEX = str.maketrans(
         "\\": r"\textbackslash{}",
         "<": r"\textless{}",
         ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "↑": r"$\uparrow$",
+        "↓": r"$\downarrow$",
+        "≠": r"$\neq$",
+        "±": r"$\pm$",
+        "–": "--",
     }
 )
 _MARKDOWN = str.maketrans(
@@ -73,7 +79,7 @@ class Table:
             (name, *(f"{name} {part}" for part in ("low", "high", "runs"))) if intervals else (name,)
             for name, intervals in zip(self.header, has_intervals, strict=True)
         ]
-        writer.writerow([_csv_text(name) for names in header for name in names])
+        writer.writerow([csv_text(name) for names in header for name in names])
         for row in self.rows:
             groups = [_csv_cells(cell, intervals) for cell, intervals in zip(row, has_intervals, strict=True)]
             writer.writerow([cell for group in groups for cell in group])
@@ -94,6 +100,13 @@ class Table:
         return "\n".join([lines[0], rule, *lines[1:], ""])
 
 
+def transposed(table: Table) -> Table:
+    """Return a table with rows and columns exchanged; the cells of the first column become the header."""
+    header = (table.header[0], *(format_report_cell(row[0], table.digits) for row in table.rows))
+    columns = [(name, *(row[index] for row in table.rows)) for index, name in enumerate(table.header[1:], start=1)]
+    return Table(table.name, table.title, header, tuple(columns), table.digits)
+
+
 def format_report_cell(cell: Cell, digits: int = 3) -> str:
     """Return a cell as text: rounded numbers, intervals in brackets, a dash for missing values."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
@@ -111,11 +124,11 @@ def format_report_cell(cell: Cell, digits: int = 3) -> str:
 def _csv_cells(cell: Cell, intervals: bool) -> Sequence[object]:
     if isinstance(cell, Interval):
         return ["" if _is_nan(part) else part for part in (cell.mean, cell.low, cell.high)] + [cell.n]
-    value: object = "" if cell is None or _is_nan(cell) else _csv_text(cell) if isinstance(cell, str) else cell
+    value: object = "" if cell is None or _is_nan(cell) else csv_text(cell) if isinstance(cell, str) else cell
     return [value, "", "", ""] if intervals else [value]
 
 
-def _csv_text(text: str) -> str:
+def csv_text(text: str) -> str:
     """Return a text for CSV: on one line, and after an apostrophe if a spreadsheet would compute it as a formula."""
     escaped = escape_control_characters(text)
     return f"'{escaped}" if escaped.startswith(_FORMULA_STARTS) else escaped
@@ -132,11 +145,12 @@ def _is_nan(value: object) -> bool:
 
 
 def _latex_row(cells: Sequence[Cell], digits: int) -> str:
-    return " & ".join(_latex_cell(cell, digits) for cell in cells) + r" \\"
+    return " & ".join(latex_cell(cell, digits) for cell in cells) + r" \\"
 
 
-def _latex_cell(cell: Cell, digits: int) -> str:
-    text = escape_control_characters(format_report_cell(cell, digits)).translate(_LATEX).replace("–", "--")
+def latex_cell(cell: Cell, digits: int) -> str:
+    """Return a cell for LaTeX."""
+    text = escape_control_characters(format_report_cell(cell, digits)).translate(_LATEX)
     return f"{{{text[0]}}}{text[1:]}" if text.startswith(("[", "*")) else text  # otherwise an argument of \\
 
 

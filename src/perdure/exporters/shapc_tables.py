@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.audits import MEASURES, Audit, Interval
 from perdure.audits.shapc.results import clipped_score
-from perdure.report.tables import Cell, Table
+from perdure.exporters.tables import Cell, Table
 
 
 def shapc_table(audit: Audit) -> Table:

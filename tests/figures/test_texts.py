@@ -20,7 +20,7 @@ def test_words_are_colored_by_their_attribution_on_one_scale_per_method():
     assert "" not in shown  # padding is not drawn
     assert "1. class 1" in shown
     first = [text for text in figure.texts if text.get_text() in ("the", "was") and text.get_bbox_patch()]
-    neutral, negative = (text.get_bbox_patch().get_facecolor() for text in first[:2])
+    neutral, negative = (np.asarray(text.get_bbox_patch().get_facecolor()) for text in first[:2])  # type: ignore[union-attr]
     assert min(neutral[:3]) > 0.9  # zero is white
     assert negative[2] > negative[0]  # evidence against the class is blue
 
@@ -40,7 +40,7 @@ def test_bars_show_the_largest_features_and_the_sum_of_the_others():
     figure = figures.attribution_bars(names, {"shapley": [values]}, labels=["class 1"])
     (panel,) = figure.axes
     labels = [label.get_text() for label in panel.get_yticklabels()]
-    widths = [bar.get_width() for bar in panel.patches]
+    widths = [bar.get_width() for bar in panel.patches]  # type: ignore[attr-defined]
     assert labels[:2] == ["f19 = 1", "f18 = 1"]
     assert labels[-1] == "6 others"
     assert len(widths) == 15

@@ -41,6 +41,12 @@ COMPARED_METRICS = (
     "backward_transfer",
     "A",
     "FWT",
+    "average_loss",
+    "loss_forgetting",
+    "loss_backward_transfer",
+    "average_performance",
+    "performance_forgetting",
+    "performance_backward_transfer",
 )
 """The metrics whose differences are tested, in the order of tables."""
 LEVEL = 0.05

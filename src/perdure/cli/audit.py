@@ -17,14 +17,19 @@ from perdure.cli.options import (
     CountTeachers,
     DataDir,
     Device,
+    Group,
+    Losses,
     MethodOptions,
-    RecordPaths,
+    MetricName,
+    Percent,
     Renormalise,
+    ResultPaths,
     Weights,
     network_option,
     output_file_option,
     parse_method_options,
     parse_weights,
+    result_folder,
     task_data_option,
 )
 from perdure.cli.output.json_output import print_json
@@ -35,7 +40,7 @@ _PANEL = "Does it still decide for the same reasons? (SHAPC)"
 
 
 def audit(
-    paths: RecordPaths,
+    paths: ResultPaths,
     weights: Weights = None,
     renormalise: Renormalise = False,
     count_teachers: CountTeachers = False,
@@ -130,16 +135,22 @@ def audit(
     data_dir: DataDir = None,
     device: Device = "cpu",
     batch_size: BatchSize = None,
+    percent: Percent = False,
+    losses: Losses = False,
+    metric: MetricName = None,
+    group: Group = None,
 ) -> None:
     """Audit records: what the learners learn, keep and cost, and with --shapc whether their reasons change.
 
     Writes audit.json and prints a table. Runs of one learner on one benchmark are averaged. The exit code is 1 if a record is
     unfinished. With --shapc, --network and --data, PATH can be your own folder of checkpoints.
     """
-    from perdure.audits import FILE, ShapcSettings
+    from perdure.audits import FILE, ImportOptions, ShapcSettings
     from perdure.audits import audit as audit_records
+    from perdure.audits.imported import split_record_paths
     from perdure.audits.shapc.values import LEAST_BIASED
     from perdure.cli.output.audit_tables import print_audit, print_shapc
+    from perdure.cli.output.import_tables import print_lifelong
     from perdure.cli.output.progress import AuditProgress
     from perdure.record import Record, find_records
 
@@ -176,7 +187,7 @@ def audit(
         "data_dir": data_dir,
         "device": device,
     }
-    if settings is not None and len(paths) == 1 and not any(paths[0].rglob("record.json")):
+    if settings is not None and len(paths) == 1 and paths[0].is_dir() and not any(paths[0].rglob("record.json")):
         _audit_checkpoints(paths[0], settings, explained, as_json)
         return
     errors = Console(stderr=True)
@@ -190,14 +201,16 @@ def audit(
             clamp=clamp,
             shapc=settings or False,
             retrain_reference=retrain_reference,
+            importing=ImportOptions(percent, losses, metric, group),
             progress=None if bars is None else bars.start,
             **explained,
         )
-    result.save(paths[0] / FILE if out is None else output_file_option(out, FILE))
+    result.save(result_folder(paths[0]) / FILE if out is None else output_file_option(out, FILE))
     if as_json:
         print_json(result.to_json())
     else:
         print_audit(result, Console(), variants)
+        print_lifelong(result.lifelong, Console())
         if shapc:
             print_shapc(result, Console())
         if result.clamp:
@@ -205,7 +218,8 @@ def audit(
 
             for properties in result.clamp:
                 print_latent_properties(properties, Console())
-    unfinished = [path for path in find_records(paths) if not Record.open(path).complete]
+    records, _ = split_record_paths(paths)
+    unfinished = [path for path in find_records(records) if not Record.open(path).complete] if records else []
     for path in unfinished:
         echo(f"{path}: unfinished. Run the command or training loop that writes it again to resume", err=True)
     if unfinished:

@@ -18,6 +18,39 @@ RecordPaths = Annotated[
     list[Path], typer.Argument(metavar="PATH...", help="Records, or folders that contain records.", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_IMPORTING = "Results of other frameworks"
+ResultPaths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH...", help="Records, or results of other frameworks (perdure import --help).", show_default=False
+    ),
+]
+Percent = Annotated[
+    bool,
+    typer.Option(
+        "--percent", help="Accuracies in tables, W&B and TensorBoard are percentages.", rich_help_panel=_IMPORTING
+    ),
+]
+Losses = Annotated[
+    bool,
+    typer.Option("--losses", help="Read losses (lower is better), such as perplexities.", rich_help_panel=_IMPORTING),
+]
+MetricName = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        help="The metric to read, with {task} in place of the task: 'eval/{task}/acc'.",
+        rich_help_panel=_IMPORTING,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="Pattern of the paths that names learner and seed: '{learner}/{seed}/*.csv'.",
+        rich_help_panel=_IMPORTING,
+    ),
+]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of data files; missing files are downloaded to it.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, ...")]
 BatchSize = Annotated[int | None, typer.Option(help="Inputs per forward pass.", min=1)]
@@ -147,6 +180,11 @@ def check_baseline_option(baseline: str | None) -> None:
 def output_file_option(path: Path, name: str) -> Path:
     """Return a path, or the file of this name in it if it is a folder."""
     return path / name if path.is_dir() else path
+
+
+def result_folder(path: Path) -> Path:
+    """Return the folder in which results of a path are written: the path itself, or the folder of a file."""
+    return path.parent if path.is_file() else path
 
 
 def given_options(**values: Any) -> dict[str, Any]:

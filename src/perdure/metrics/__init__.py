@@ -4,6 +4,7 @@ from perdure.metrics import lifelong
 from perdure.metrics.accuracy_matrix import (
     Intransigence,
     accuracy,
+    anytime_accuracy_all,
     average_accuracy,
     average_anytime_accuracy,
     average_forgetting,
@@ -74,6 +75,7 @@ from perdure.metrics.sampling_stability import (
     stability_curve,
 )
 from perdure.metrics.shapc import ShapcSummary, shapc, shapc_at_shares, summarise_shapc
+from perdure.metrics.unbounded import final_average, unbounded_backward_transfer, unbounded_forgetting
 
 __all__ = [
     "CE_EPSILON",
@@ -104,6 +106,7 @@ __all__ = [
     "Trend",
     "VarianceRatio",
     "accuracy",
+    "anytime_accuracy_all",
     "attribution_bias",
     "attribution_biases",
     "average_accuracy",
@@ -120,6 +123,7 @@ __all__ = [
     "compute_metric_variants",
     "compute_metrics",
     "context_instability",
+    "final_average",
     "forward_transfer",
     "holm",
     "interval",
@@ -156,6 +160,8 @@ __all__ = [
     "spearman_correlation",
     "stability_curve",
     "summarise_shapc",
+    "unbounded_backward_transfer",
+    "unbounded_forgetting",
     "windowed_forgetting",
     "windowed_plasticity",
     "worst_case_accuracy",

@@ -19,6 +19,7 @@ from perdure.record.reader import (
     check_record_curriculum,
     check_test_examples,
     cpu_tensors,
+    is_valid_measure,
     read_record_evaluations,
     save_tensors,
 )
@@ -45,8 +46,9 @@ class Recorder:
     ``tasks``: the number of tasks, or their names. ``curriculum``: the task (0-based) of each step, by default each task
     once. ``lifetime_bits``: storage of all training data, needed for SSS. ``test_examples``: number of test examples of each
     task, from which a CLAMP fit derives the noise of the accuracies. ``trains_all`` marks a reference that learns all
-    tasks in a single step. ``decides_by`` names a decision rule other than the argmax of the logits; its tensors are then
-    passed to ``after_task``.
+    tasks in a single step. ``measure``: the values are accuracies in [0, 1], losses (``loss``, lower is better) or another
+    performance (``performance``, higher is better). ``decides_by`` names a decision rule other than the argmax of the logits;
+    its tensors are then passed to ``after_task``.
 
     A directory that holds a record already raises `InputError` unless ``resume=True``. Then ``next_step`` is the step to
     continue with, and ``restore(net)`` loads the last checkpoint. If the software, the device or the number of threads has
@@ -70,6 +72,7 @@ class Recorder:
         provenance: Mapping[str, Any] | None = None,
         lifetime_bits: int | None = None,
         test_examples: Sequence[int] | None = None,
+        measure: schema.Measure = "accuracy",
         hardware: Mapping[str, Any] | None = None,
         resume: bool = False,
         allow_changes: bool = False,
@@ -91,6 +94,7 @@ class Recorder:
             network=_plain(network, "network"),
             provenance=_plain(provenance, "provenance"),
             lifetime_bits=lifetime_bits,
+            measure=measure,
             test_examples=check_test_examples(test_examples or (), len(names)),
             software=schema.manifest_software(),
             hardware={**schema.manifest_hardware(), **_plain(hardware, "hardware")},
@@ -225,7 +229,11 @@ class Recorder:
         for task, value in enumerate(values):
             if math.isnan(value) and task in trained_tasks:
                 raise InputError(f"accuracy: expected a value for task {task + 1}, which was trained, got NaN.")
-            if not math.isnan(value) and not 0 <= value <= 1:
+            if not math.isnan(value) and not is_valid_measure(value, self._manifest.measure):
+                if self._manifest.measure != "accuracy":
+                    raise InputError(
+                        f"{self._manifest.measure}, task {task + 1}: expected a finite number, got {value:g}."
+                    )
                 hint = " Divide percentages by 100." if 1 < value <= 100 else ""
                 raise InputError(f"accuracy, task {task + 1}: expected a number between 0 and 1, got {value:g}.{hint}")
         column = None if trained is None else trained + 1
@@ -247,7 +255,7 @@ class Recorder:
     def _resume(self, record: Record, allow_changes: bool) -> None:
         """Continue after the last step of the record; it must have been made with the same options."""
         old, new = record.manifest, self._manifest
-        for field in _IDENTITY:
+        for field in (*_IDENTITY, "measure"):
             difference = _difference(field, getattr(old, field), getattr(new, field))
             if difference:
                 raise InputError(f"{self.path}: cannot resume: {difference}. Choose another directory.")

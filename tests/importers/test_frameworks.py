@@ -83,8 +83,8 @@ def test_the_format_is_detected_from_the_content(path, reader, tmp_path):
 def test_avalanche_csv():
     runs = by_name(read(DATA / "avalanche").runs)
     assert runs.keys() == R.keys()
-    for name, run in runs.items():
-        check(run, R[name])
+    for (learner, seed), run in runs.items():
+        check(run, R[learner, seed or 0])
         assert run.initial is not None
         np.testing.assert_array_equal(run.initial, INITIAL)
     losses = by_name(read(DATA / "avalanche", losses=True).runs)

@@ -104,6 +104,11 @@ class ImportedRun:
         steps, tasks = self.table.shape
         if steps != len(self.curriculum):
             raise InputError(f"{self.name}: expected one row for each of {len(self.curriculum)} steps, got {steps}.")
+        if self.initial is not None:
+            check_values(f"{self.name}, before training", self.initial[None], self.measure)
+        if self.evaluations:
+            rows = np.array([entry.values for entry in self.evaluations])
+            check_values(f"{self.name}, evaluations within steps", rows, self.measure)
         if self.task_names and len(self.task_names) != tasks:
             raise InputError(f"{self.name}: expected {tasks} names of tasks, got {len(self.task_names)}.")
         for name in (self.learner, self.benchmark, *self.task_names):

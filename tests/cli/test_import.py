@@ -84,8 +84,12 @@ def test_losses(perdure, tmp_path):
     assert learner["measure"] == "loss"
     assert learner["measures"]["average_loss"]["mean"] == pytest.approx(38.5 / 3)
     assert learner["measures"]["average_accuracy"]["mean"] is None
-    page = perdure("report", "runs").stdout.strip()
-    assert "average loss" in Path(page).read_text()
+    page = Path(perdure("report", "runs", "--figures", "figures").stdout.splitlines()[0]).read_text()
+    assert "its average loss is 12.83" in page
+    assert "there are no charts of accuracies" in page
+    assert "Loss on each task after each step" in page
+    assert not list(Path("figures").glob("accuracy*"))
+    assert "CLAMP is fitted to accuracies, got loss values" in perdure("audit", "runs", "--clamp", code=2).stderr
 
 
 def test_learners_are_compared_by_their_losses(perdure, tmp_path):

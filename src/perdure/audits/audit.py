@@ -19,7 +19,7 @@ from perdure.audits.accuracy_differences import (
     evaluation_notes,
     run_seed,
 )
-from perdure.audits.clamp import fit_clamp
+from perdure.audits.clamp import LatentProperties, fit_clamp
 from perdure.audits.imported import ImportOptions, imported_provenance, read_imported_runs, split_record_paths
 from perdure.audits.least_biased import common_least_biased_explainer
 from perdure.audits.lifelong import lifelong_metrics
@@ -115,7 +115,7 @@ def audit(
                 *(audit_provenance(record) for record in records if str(record.path) not in left_out),
                 *(imported_provenance(run) for run in imported),
             ),
-            clamp=fit_clamp(runs) if clamp else (),
+            clamp=_fit_clamp(runs) if clamp else (),
             lifelong=lifelong_metrics(imported),
             sources={str(path): digest for path, digest in found.items()} | digests,
         )
@@ -148,6 +148,13 @@ def audit(
         )
         results.append(replace(shapc_result, settings={**shapc_result.settings, **evidence}))
     return add_shapc_to_audit(result, results)
+
+
+def _fit_clamp(runs: Sequence[Measurements]) -> tuple[LatentProperties, ...]:
+    other = next((run for run in runs if run.measure != "accuracy"), None)
+    if other is not None:
+        raise InputError(f"{other.run}: CLAMP is fitted to accuracies, got {other.measure} values. Leave out --clamp.")
+    return fit_clamp(runs)
 
 
 def _copies(found: Mapping[Path, str]) -> dict[str, str]:

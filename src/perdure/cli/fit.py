@@ -99,7 +99,12 @@ def fit(
     scenarios = {f"{path} {number}": name for path in curves for number, name in enumerate(_scenarios(path))}
     settings: dict[str, Any] = {"estimator": estimator, "starts": starts, "seed": seed}
     groups = sources if compare else [[part for source in sources for part in source]]
-    given = _Given(_levels(chance, "--chance"), _levels(examples, "--examples"), common_scenario(scenarios))
+    given = _Given(
+        _levels(chance, "--chance"),
+        _levels(examples, "--examples"),
+        common_scenario(scenarios),
+        all(_are_exact(path) for path in curves),
+    )
     console, errors = Console(), Console(stderr=True)
     with spinner(f"fitting from {starts} starting points", errors):
         inputs = [_input(group, scale, given, references) for group in groups]
@@ -144,6 +149,7 @@ class _Given:
     chance: float | list[float] | None
     examples: float | list[float] | None
     scenario: str
+    exact: bool
 
 
 def _read(
@@ -168,6 +174,13 @@ def _scenarios(path: Path) -> list[str]:
     from perdure.record.reader import Record
 
     return [Record.open(record).manifest.scenario for record in _records(path)] or [""]
+
+
+def _are_exact(path: Path) -> bool:
+    """Return whether the accuracies of the records have all digits; imported ones may be rounded."""
+    from perdure.record.reader import Record
+
+    return all(Record.open(record).measurements.exact for record in _records(path))
 
 
 def _input(parts: list[Curves], scale: str, given: _Given, references: Path | None) -> ClampInput:
@@ -195,7 +208,7 @@ def _input(parts: list[Curves], scale: str, given: _Given, references: Path | No
         examples=given.examples,
         scale=scale,
         references=singles,
-        exact=bool(given.scenario),
+        exact=bool(given.scenario) and given.exact,
     )
 
 

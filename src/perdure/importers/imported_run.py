@@ -145,6 +145,7 @@ class ImportedRun:
             conditions=self.settings,
             evaluations=self._all_evaluations(),
             measure=self.measure,
+            exact=False,
         )
 
     def _all_evaluations(self) -> Evaluations | None:

@@ -25,7 +25,7 @@ CONTENT_NAMES = frozenset(
             "stdout",
             "eval",
         ),
-        *("wandb_history", "wandb_export", "data", "scores", "table", "tables", "losses", "perplexity"),
+        *("wandb_history", "wandb_export", "data", "scores", "table", "tables"),
     )
 )
 """Names of files and folders that say what they contain, not which learner it is."""

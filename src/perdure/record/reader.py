@@ -115,6 +115,7 @@ class Record:
             conditions={**manifest.settings, **{f"network {key}": value for key, value in manifest.network.items()}},
             evaluations=self._all_evaluations() if self.step_evaluations else None,
             measure=manifest.measure,
+            exact="imported" not in manifest.provenance,
         )
 
     def _all_evaluations(self) -> Evaluations:
@@ -448,6 +449,8 @@ class Measurements:
     """All evaluations, if there is more than one per step."""
     measure: Measure = "accuracy"
     """What the values in ``table`` are."""
+    exact: bool = True
+    """Whether the values have all digits. Other frameworks round what they log."""
 
 
 def check_test_examples(counts: Sequence[int], tasks: int) -> tuple[int, ...]:

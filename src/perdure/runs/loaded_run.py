@@ -365,7 +365,8 @@ def read_run_weights(file: Path) -> dict[str, Tensor]:
             raise InputError(
                 f"{file}, tensor {str(name)[:80]!r}: expected a dense tensor that the file holds completely"
             )
-    return value
+    weights: dict[str, Tensor] = value
+    return weights
 
 
 def without_mammoth_prefix(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -352,7 +352,7 @@ def test_lm_evaluation_harness_needs_the_trained_task_of_each_checkpoint(tmp_pat
     assert run.tasks == ("a", "mmlu")
     (normalized,) = read(tmp_path, curriculum=["1", "2"], metric="acc_norm").runs
     assert normalized.table.tolist() == [[0.45, 0.05], [0.25, 0.4]]
-    with pytest.raises(InputError, match="unknown task 'b'; the files hold a, mmlu"):
+    with pytest.raises(InputError, match="unknown task 'b' in --curriculum; the files hold a, mmlu"):
         read(tmp_path, curriculum=["a", "b"])
 
 

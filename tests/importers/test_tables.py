@@ -126,6 +126,12 @@ def test_rows_before_training(tmp_path):
         ("a.json", "[[0.9, 0.1], [0.5]]", "row 2: expected 2 cells as in the first row, got 1"),
         ("a.json", "{", "line 1: not JSON"),
         ("a.json", '{"accuracies": [[1]]}', "expected a matrix or an object with the key 'accuracy'"),
+        (
+            "a.csv",
+            "t1,t2\n90%,\n50%,.8\n",
+            "row 3, column 2: expected a percentage such as 98%, as in other cells, got '.8'",
+        ),
+        ("a.csv", "t1,t2\n.9,\n.5,.8,.7\n", "row 3: expected 2 cells as in the first row, got 3"),
         ("a.csv", "-3,\n50,80\n", "row 1, column 1: expected a number between 0 and 1, got -3"),
     ],
 )

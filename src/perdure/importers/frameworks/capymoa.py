@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from perdure.base.errors import InputError
+from perdure.base.files import shorten_text
 from perdure.importers.arrays import ZIP_MAGIC, read_npz
 from perdure.importers.imported_run import (
     ImportedRun,
@@ -84,6 +85,10 @@ def _read(source: Source) -> ImportedRun:
 
 def _matrix(source: Source, arrays: dict[str, Any], name: str) -> FloatArray:
     where = f"{source.path}, {name}"
+    if name not in arrays:
+        raise InputError(
+            f"{source.path}: expected the array {name}, got {shorten_text(', '.join(map(str, arrays)), 80)}."
+        )
     value = arrays[name]
     if isinstance(value, list):
         rows = [row if isinstance(row, list) else [] for row in value]

@@ -155,7 +155,8 @@ def _run(folder: Path, sources: Sequence[Source], options: ReadOptions) -> Impor
             raise InputError(
                 f"{steps[step].path}: expected a result of {absent[0]!r}, which was trained by then, got none."
             )
-    check_values(str(folder), table, measure)
+    source = folder if len(sources) > 1 else sources[0].path
+    check_values(str(source), table, measure)
     metrics = dict.fromkeys(entry.metrics[task] for entry in checkpoints for task in entry.metrics)
     examples = [min((entry.examples.get(task, 0) for entry in checkpoints), default=0) for task in tasks]
     missing = ["evaluations within tasks", "costs (parameters, stored examples, operations)"]
@@ -164,7 +165,7 @@ def _run(folder: Path, sources: Sequence[Source], options: ReadOptions) -> Impor
     return ImportedRun(
         format="lm-evaluation-harness",
         files=tuple(entry.path for entry in checkpoints),
-        source=folder if len(sources) > 1 else sources[0].path,
+        source=source,
         table=table,
         curriculum=curriculum,
         initial=None if initial is None else _rows([initial], tasks)[0],
@@ -253,6 +254,6 @@ def _given_curriculum(
             indices.append(int(name) - 1)
         else:
             raise InputError(
-                f"--curriculum: unknown task {name[:80]!r}; the files hold {shorten_text(', '.join(tasks))}."
+                f"{steps[0].path}: unknown task {name[:80]!r} in --curriculum; the files hold {shorten_text(', '.join(tasks))}."
             )
     return tuple(indices)

@@ -100,12 +100,16 @@ def _records(source: Source) -> list[tuple[int, dict[str, Any]]]:
 def parse_json_line(path: Path, number: int, line: str) -> dict[str, Any]:
     """Return the object in one line of a file of JSON lines."""
     try:
-        value = json.loads(line, parse_constant=_refuse)
+        value = json.loads(line, parse_constant=_refuse, parse_int=_parse_integer)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}, line {number}: not JSON ({error_message(error, 80)}).") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}, line {number}: expected a JSON object.")
     return value
+
+
+def _parse_integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= 18 else float(digits)
 
 
 def _refuse(constant: str) -> float:

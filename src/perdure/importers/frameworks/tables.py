@@ -244,7 +244,7 @@ def _from_sheet(sheet: _Sheet, options: ReadOptions) -> list[Measurements]:
     upper = None if options.losses else 100 if options.percent else 1
     header = [cell.strip().lower() for cell in sheet.rows[0]]
     if {"task", "accuracy"} <= set(header) or {"task", "loss"} <= set(header):
-        _without_percent_signs(sheet, first_row=1)
+        _without_percent_signs(sheet, is_long=True)
         runs = _long(sheet, options, upper if not sheet.is_percent else 100)
     else:
         runs = [_wide(sheet, options, upper)]
@@ -308,22 +308,28 @@ def _order_of_training(header: list[str], rows: list[list[str]]) -> list[str]:
     return [row[column].strip() for row in sorted(rows, key=step) if row[column].strip()]
 
 
-def _without_percent_signs(sheet: _Sheet, first_row: int) -> None:
-    """Remove percent signs; either all values have one or none."""
-    signs = [
-        (number, row, column)
-        for number, row in zip(sheet.numbers[first_row:], sheet.rows[first_row:], strict=True)
-        for column, cell in enumerate(row)
-        if "%" in cell
-    ]
-    if not signs:
+def _without_percent_signs(sheet: _Sheet, *, is_long: bool) -> None:
+    """Remove percent signs; either all values have one or none. In a wide table, only the first column may be an index."""
+    rows = sheet.rows[1:] if is_long else sheet.rows
+    signed = {column for row in rows for column, cell in enumerate(row) if "%" in cell}
+    if not signed:
         return
     sheet.is_percent = True
     sheet.notes.append("values with a percent sign")
-    for _, row, column in signs:
-        match = _PERCENT.fullmatch(row[column])
-        if match:
-            row[column] = match[1]
+    width = max(map(len, rows))
+    values = signed if is_long else signed | set(range(1, width))
+    numbers = sheet.numbers[1:] if is_long else sheet.numbers
+    for number, row in zip(numbers, rows, strict=True):
+        for column, cell in enumerate(row):
+            match = _PERCENT.fullmatch(cell)
+            if match:
+                row[column] = match[1]
+            elif column in values and cell.strip().lower() not in _EMPTY:
+                raise InputError(
+                    f"{sheet.path}, row {number}, column {column + 1}: expected a percentage such as 98%, as in other"
+                    " cells, got"
+                    f" {cell[:80]!r}."
+                )
 
 
 def _wide(sheet: _Sheet, options: ReadOptions, upper: float | None) -> Measurements:
@@ -335,7 +341,7 @@ def _wide(sheet: _Sheet, options: ReadOptions, upper: float | None) -> Measureme
         sheet.rows, sheet.numbers = sheet.rows[1:], sheet.numbers[1:]
         if not sheet.rows:
             raise InputError(f"{sheet.path}: expected at least one row below the header.")
-    _without_percent_signs(sheet, first_row=0)
+    _without_percent_signs(sheet, is_long=False)
     sheet.rows = [["" if cell.strip().lower() in _EMPTY else cell.strip() for cell in row] for row in sheet.rows]
     header = _complete(sheet, header)
     header = _drop_averages(sheet, header)
@@ -364,7 +370,13 @@ def _complete(sheet: _Sheet, header: list[str] | None) -> list[str] | None:
     width = max(lengths if header is None else [*lengths, len(header)])
     check_table_size(str(sheet.path), len(sheet.rows), width)
     extra = width - len(sheet.rows)  # an index column, if any
-    if len(set(lengths)) > 1 and extra in (0, 1) and lengths == [step + 1 + extra for step in range(len(sheet.rows))]:
+    fits = header is None or width == len(header)
+    if (
+        fits
+        and len(set(lengths)) > 1
+        and extra in (0, 1)
+        and lengths == [step + 1 + extra for step in range(len(sheet.rows))]
+    ):
         sheet.rows = [[*row, *[""] * (width - len(row))] for row in sheet.rows]
         sheet.notes.append("lower triangle: the cells of tasks that were not trained yet are empty")
         return header

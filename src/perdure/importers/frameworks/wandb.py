@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perdure.base.errors import InputError
-from perdure.base.files import read_csv_file
+from perdure.base.files import LONGEST_NAME, read_csv_file
 from perdure.importers.imported_run import ImportedRun, ReadOptions, importer
 from perdure.importers.logged_scalars import LoggedRun, run_from_scalars
 from perdure.importers.source import Source
@@ -39,6 +39,8 @@ def _read(source: Source, options: ReadOptions) -> list[ImportedRun]:
     is_export = step_name == "Step"
     runs: dict[str, LoggedRun] = {}
     for column, name in enumerate(header):
+        if len(name) > LONGEST_NAME:
+            raise InputError(f"{path}, column {column + 1}: expected a name of at most {LONGEST_NAME} characters.")
         if column == step_column or not name or name in _INTERNAL or name.endswith(_BOUNDS):
             continue
         run_name, separator, metric = name.partition(_SEPARATOR) if is_export else ("", "", name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perdure.audits.results import RunProvenance
@@ -24,6 +24,7 @@ class ImportOptions:
     losses: bool = False
     metric: str | None = None
     group: str | None = None
+    curriculum: tuple[str, ...] | None = None
 
 
 def split_record_paths(paths: Sequence[str | Path]) -> tuple[list[Path], list[Path]]:
@@ -41,9 +42,7 @@ def read_imported_runs(paths: Sequence[Path], options: ImportOptions) -> tuple[I
     if not paths:
         return ()
     try:
-        return read(
-            paths, percent=options.percent, losses=options.losses, metric=options.metric, group=options.group
-        ).runs
+        return read(paths, **asdict(options)).runs
     except NoResultsError as error:
         raise InputError(
             f"{paths[0]}: no record here (no {MANIFEST} in this folder or below), and no results of another framework."

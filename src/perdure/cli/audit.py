@@ -24,10 +24,12 @@ from perdure.cli.options import (
     Percent,
     Renormalise,
     ResultPaths,
+    TrainedTasks,
     Weights,
     network_option,
     output_file_option,
     parse_method_options,
+    parse_names,
     parse_weights,
     result_folder,
     task_data_option,
@@ -139,6 +141,7 @@ def audit(
     losses: Losses = False,
     metric: MetricName = None,
     group: Group = None,
+    curriculum: TrainedTasks = None,
 ) -> None:
     """Audit records: what the learners learn, keep and cost, and with --shapc whether their reasons change.
 
@@ -201,7 +204,7 @@ def audit(
             clamp=clamp,
             shapc=settings or False,
             retrain_reference=retrain_reference,
-            importing=ImportOptions(percent, losses, metric, group),
+            importing=ImportOptions(percent, losses, metric, group, parse_names(curriculum)),
             progress=None if bars is None else bars.start,
             **explained,
         )

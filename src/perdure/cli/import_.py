@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from perdure.cli.options import AsJson, Group, Losses, MetricName, Percent
+from perdure.cli.options import AsJson, Group, Losses, MetricName, Percent, TrainedTasks, parse_names
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.names import echo
 
@@ -30,10 +30,7 @@ def import_(
     losses: Losses = False,
     metric: MetricName = None,
     group: Group = None,
-    curriculum: Annotated[
-        str | None,
-        typer.Option(help="The task of each step or checkpoint, for results that do not state it: boolq,rte,boolq"),
-    ] = None,
+    curriculum: TrainedTasks = None,
     name: Annotated[str | None, typer.Option("--as", help="Treat all runs as runs of one learner.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,8 +44,15 @@ def import_(
     from perdure.importers import read
     from perdure.importers.record_writing import write_records
 
-    order = None if curriculum is None else [part.strip() for part in curriculum.split(",")]
-    imported = read(paths, percent=percent, losses=losses, metric=metric, curriculum=order, group=group, learner=name)
+    imported = read(
+        paths,
+        percent=percent,
+        losses=losses,
+        metric=metric,
+        curriculum=parse_names(curriculum),
+        group=group,
+        learner=name,
+    )
     records = [] if dry_run else write_records(imported.runs, out, replace=replace)
     if as_json:
         print_json(_to_json(imported, records))
@@ -58,8 +62,7 @@ def import_(
     for record in changed:
         echo(
             f"{record.run.name}: the source has changed since it was imported to {record.path}. Pass --replace to write"
-            " the record"
-            " again",
+            " the record again",
             err=True,
         )
     if changed:

@@ -43,6 +43,14 @@ MetricName = Annotated[
         rich_help_panel=_IMPORTING,
     ),
 ]
+TrainedTasks = Annotated[
+    str | None,
+    typer.Option(
+        "--curriculum",
+        help="The task of each checkpoint, if the files do not state it: boolq,rte,boolq",
+        rich_help_panel=_IMPORTING,
+    ),
+]
 Group = Annotated[
     str | None,
     typer.Option(
@@ -123,6 +131,11 @@ def parse_weights(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
         score_weights(vector)
         weights[text] = vector
     return weights
+
+
+def parse_names(text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a comma-separated option, or None if it was not given."""
+    return None if text is None else tuple(part.strip() for part in text.split(","))
 
 
 def parse_integers(text: str | None, option: str) -> list[int] | None:

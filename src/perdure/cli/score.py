@@ -16,7 +16,9 @@ from perdure.cli.options import (
     MetricName,
     Percent,
     Renormalise,
+    TrainedTasks,
     Weights,
+    parse_names,
     parse_weights,
 )
 from perdure.cli.output.json_output import print_json
@@ -42,6 +44,7 @@ def score(
     losses: Losses = False,
     metric: MetricName = None,
     group: Group = None,
+    curriculum: TrainedTasks = None,
     cost: Annotated[
         Path | None,
         typer.Option(help="Costs of each step: a CSV file with the columns of cost.csv, used for every run."),
@@ -71,7 +74,15 @@ def score(
     from perdure.cli.output.import_tables import print_grouping, print_lifelong, print_reported
     from perdure.importers import read, read_matrix_costs
 
-    imported = read(files, percent=percent, losses=losses, metric=metric, group=group, learner=name)
+    imported = read(
+        files,
+        percent=percent,
+        losses=losses,
+        metric=metric,
+        curriculum=parse_names(curriculum),
+        group=group,
+        learner=name,
+    )
     costs = read_matrix_costs(cost) if cost else None
     runs = [
         replace(

@@ -7,6 +7,7 @@ such as ``device(type='cuda', index=0)`` or ``<object at 0x7f>``, becomes `Opaqu
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 from perdure.base.errors import InputError
@@ -21,6 +22,19 @@ _NUMPY_NUMBERS = re.compile(
 )
 _CONSTANTS = {"None": None, "True": True, "False": False, "nan": float("nan"), "inf": float("inf")}
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
+
+
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_NAMED_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    digits = match[1] or match[2] or match[3]
+    if not digits:
+        return _NAMED_ESCAPES.get(match[4], match[4])
+    code = int(digits, 16)
+    is_character = code <= sys.maxunicode and not 0xD800 <= code < 0xE000
+    return chr(code) if is_character else "\ufffd"
 
 
 class Opaque(str):
@@ -80,7 +94,7 @@ class _Parser:
         content = match[1] if match[1] is not None else match[2]
         if len(content) > LONGEST_TEXT:
             raise self.error(f"strings of at most {LONGEST_TEXT} characters")
-        return re.sub(r"\\(.)", r"\1", content, flags=re.DOTALL)
+        return _ESCAPE.sub(_unescaped, content) if "\\" in content else content
 
     def sequence(self, closing: str, depth: int) -> list[Any]:
         self.position += 1

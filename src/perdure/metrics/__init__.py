@@ -49,6 +49,7 @@ from perdure.metrics.efficiency_and_score import (
     score_first_places,
     score_weights,
 )
+from perdure.metrics.framework_metrics import FRAMEWORK_METRICS, framework_metric
 from perdure.metrics.intervals import (
     Difference,
     Interval,
@@ -80,6 +81,7 @@ from perdure.metrics.unbounded import final_average, unbounded_backward_transfer
 __all__ = [
     "CE_EPSILON",
     "CRITERIA",
+    "FRAMEWORK_METRICS",
     "METRICS",
     "WEIGHTS",
     "Bias",
@@ -125,6 +127,7 @@ __all__ = [
     "context_instability",
     "final_average",
     "forward_transfer",
+    "framework_metric",
     "holm",
     "interval",
     "intransigence",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perdure.base.errors import InputError, error_suggestion
+
 FRAMEWORK_METRICS: dict[str, dict[str, str]] = {
     "avalanche": {
         "StreamForgetting": "avalanche_forgetting",
@@ -42,4 +44,10 @@ FRAMEWORK_METRICS: dict[str, dict[str, str]] = {
 
 def framework_metric(framework: str, name: str) -> str:
     """Return our name of another framework's metric: ``framework_metric("continuum", "forgetting")`` is Chaudhry's."""
+    for kind, given, known in (
+        ("framework", framework, FRAMEWORK_METRICS),
+        ("name", name, FRAMEWORK_METRICS.get(framework, {})),
+    ):
+        if given not in known:
+            raise InputError(f"{kind}: unknown name {given!r}, {error_suggestion(given, list(known))}")
     return FRAMEWORK_METRICS[framework][name]

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import perdure
 from perdure.base.errors import InputError
-from perdure.importers import ImportedRun, read
+from perdure.importers import IMPORTERS, ImportedRun, importer, read
 from perdure.importers.reading import detect
 from perdure.importers.source import Source
 
@@ -454,3 +455,40 @@ def test_runs_check_their_shapes():
         replace(run, curriculum=(0, 1))
     with pytest.raises(InputError, match="expected 3 names of tasks, got 1"):
         replace(run, task_names=("a",))
+
+
+def test_notes_and_settings_beside_tables_are_skipped_but_explained_if_given(tmp_path):
+    (tmp_path / "ewc_0.csv").write_text("0.9,\n0.5,0.8\n")
+    (tmp_path / "README.txt").write_text("These are the results of EWC.\n")
+    (tmp_path / "config.json").write_text('{"lr": 0.1}')
+    imported = read(tmp_path)
+    assert [run.source.name for run in imported.runs] == ["ewc_0.csv"]
+    assert sorted(path.name for path in imported.skipped) == ["README.txt", "config.json"]
+    with pytest.raises(InputError, match="expected a matrix or an object with the key 'accuracy'"):
+        read(tmp_path / "config.json")
+    with pytest.raises(InputError, match=r"README\.txt"):
+        read(tmp_path / "README.txt")
+
+
+def test_records_are_audited_instead(tmp_path):
+    perdure.Recorder(tmp_path / "runs" / "mine", tasks=1).after_task(accuracy=[0.5])
+    for path in (tmp_path / "runs", tmp_path / "runs" / "mine"):
+        with pytest.raises(InputError, match=r"a record of perdure.* Use perdure audit"):
+            read(path)
+
+
+def test_another_package_can_add_a_format(tmp_path, monkeypatch):
+    monkeypatch.setattr(IMPORTERS, "_entries", IMPORTERS.entries())
+    monkeypatch.setattr(IMPORTERS, "_summaries", IMPORTERS.summaries())
+
+    @importer("mine", title="my format", detects=lambda source: source.first_line == "MINE")
+    def read_mine(sources, options):
+        return [
+            ImportedRun("mine", (source.path,), np.array([[float(source.text.split()[1])]]), (0,), source.path)
+            for source in sources
+        ]
+
+    (tmp_path / "ewc_3.txt").write_text("MINE\n0.75\n")
+    (run,) = read(tmp_path).runs
+    assert (run.format, run.learner, run.seed, run.table.tolist()) == ("mine", "ewc", 3, [[0.75]])
+    assert IMPORTERS.group == "perdure.importers"

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perdure.base.errors import InputError
-from perdure.base.files import shorten_text
+from perdure.base.files import LARGEST_TEXT, shorten_text
 from perdure.importers.imported_run import IMPORTERS, ImportedRun, Importer, ReadOptions
 from perdure.importers.run_names import compile_group, name_runs
 from perdure.importers.source import MOST_FILES, Source, find_sources
+from perdure.record.schema import MANIFEST
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".dat", ".json")
 
 
 class NoResultsError(InputError):
@@ -79,7 +82,10 @@ def read(
     skipped: list[Path] = []
     for path in given:
         source = Source(path)
+        _refuse_records(source.path)
         found = detect(source)
+        if found is None and source.suffix in TABLE_SUFFIXES and source.text:
+            found = IMPORTERS.get("table")  # it says what is wrong with the table
         if found is not None:
             sources.setdefault(found.name, []).append(source)
         elif source.is_folder:
@@ -124,6 +130,7 @@ def _search(folder: Path, sources: dict[str, list[Source]], skipped: list[Path])
             if visited > MOST_FILES:
                 raise InputError(f"{folder}: expected at most {MOST_FILES} files and folders. Pass the files.")
             source = Source(entry)
+            _refuse_records(entry)
             found = detect(source)
             if found is not None:
                 (generic if found.is_generic else specific).setdefault(found.name, []).append(source)
@@ -137,10 +144,17 @@ def _search(folder: Path, sources: dict[str, list[Source]], skipped: list[Path])
         sources.setdefault(name, []).extend(entries)
 
 
+def _refuse_records(path: Path) -> None:
+    if path.is_dir() and (path / MANIFEST).is_file():
+        raise InputError(f"{path}: a record of perdure, not a result of another framework. Use perdure audit {path}.")
+
+
 def _unknown(source: Source) -> str:
     """Return what is wrong with a file of an unknown format."""
     if not source.head:
         return f"{source.path}: the file is empty."
+    if (size := source.path.stat().st_size) > LARGEST_TEXT:
+        return f"{source.path}: expected at most {LARGEST_TEXT} bytes, got {size}."
     titles = ", ".join(sorted(IMPORTERS.summaries().values()))
     start = shorten_text(source.first_line, 60) or "binary data"
     return f"{source.path}: unknown format; the file starts with {start!r}. Supported: {titles}."

@@ -44,14 +44,22 @@ _INDEX_NAMES = (
     "task",
 )
 _ROW_NAMES = re.compile(r"(?:after|task|step|exp|experience|t)?[-_ ]*(?:task|step)?[-_ ]*(\d{1,6})", re.IGNORECASE)
-_SUFFIXES = (".csv", ".tsv", ".txt", ".dat", ".json", ".npy", "")
+SUFFIXES = (".csv", ".tsv", ".txt", ".dat", ".json", ".npy", "")
+"""Names of files that may be tables."""
 _EMPTY = frozenset(("", "nan", "na", "n/a", "null", "none", "-", "--", "–"))
 
 
 def _is_table(source: Source) -> bool:
-    if source.is_folder or source.suffix not in _SUFFIXES:
+    """Return whether a file is a table. Text files and JSON files in a folder of results may be notes and settings."""
+    if source.is_folder or source.suffix not in SUFFIXES:
         return False
-    return source.head.startswith(NPY_MAGIC) or bool(source.text) or source.suffix in (".csv", ".json", ".tsv")
+    if source.head.startswith(NPY_MAGIC) or source.suffix in (".csv", ".tsv"):
+        return True
+    if source.json is not NOT_JSON:
+        return isinstance(source.json, list) or bool({"accuracy", "runs"} & source.json_keys)
+    line = next((line for line in source.text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
+    cells = line.replace(",", " ").replace(";", " ").split()
+    return bool(cells) and all(_is_value(cell) for cell in cells)
 
 
 @importer("table", title="tables (CSV, text, JSON, .npy)", detects=_is_table, is_generic=True)

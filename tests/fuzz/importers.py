@@ -40,7 +40,7 @@ def import_l2logger_folder(path: Path) -> object:
 
 def parse_literal(path: Path) -> object:
     from perdure.base.files import read_text
-    from perdure.importers.python_literals import parse_python_value
+    from perdure.importers.parsers.python_literals import parse_python_value
 
     return parse_python_value(str(path), read_text(path))
 

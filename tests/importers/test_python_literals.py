@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.base.errors import InputError
-from perdure.importers.python_literals import Opaque, parse_python_value
+from perdure.importers.parsers.python_literals import Opaque, parse_python_value
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.floats(allow_nan=False) | st.text(max_size=20),

@@ -21,10 +21,10 @@ from perdure.base.files import (
     read_csv_file,
     shorten_text,
 )
-from perdure.importers.arrays import NPY_MAGIC
 from perdure.importers.imported_run import ImportedRun, ReadOptions
 from perdure.importers.l2logger import is_l2logger, read_l2logger
 from perdure.importers.matrices import parse_matrix_cells
+from perdure.importers.parsers.arrays import NPY_MAGIC
 from perdure.importers.reading import detect, read
 from perdure.importers.run_names import name_runs
 from perdure.importers.source import Source

@@ -124,8 +124,8 @@ def _infer_trained(
         )
     if per_step > 1:
         notes.append(
-            f"{per_step} evaluations per task: every {per_step}th is taken as the end of a task, because the file does"
-            " not state it"
+            f"{per_step} evaluations per task: the last of each {per_step} is taken as the end of a task (the file does not"
+            " state it)"
         )
     return [
         replace(entry, trained=BEFORE_TRAINING if index < before else (index - before) // per_step)

@@ -9,7 +9,6 @@ import numpy as np
 
 from perdure.base.errors import InputError
 from perdure.base.files import shorten_text
-from perdure.importers.arrays import ZIP_MAGIC, read_npz
 from perdure.importers.imported_run import (
     ImportedRun,
     ReadOptions,
@@ -18,6 +17,7 @@ from perdure.importers.imported_run import (
     check_values,
     importer,
 )
+from perdure.importers.parsers.arrays import ZIP_MAGIC, read_npz
 from perdure.importers.source import Source
 from perdure.record.reader import FloatArray
 

@@ -20,7 +20,7 @@ from perdure.importers.imported_run import (
     check_values,
     importer,
 )
-from perdure.importers.python_literals import Opaque, parse_python_value
+from perdure.importers.parsers.python_literals import Opaque, parse_python_value
 from perdure.importers.source import Source
 from perdure.record.reader import FloatArray
 

@@ -12,7 +12,7 @@ import numpy as np
 from perdure.base.errors import InputError
 from perdure.base.files import MOST_STEPS, shorten_text
 from perdure.importers.imported_run import ImportedRun, ReadOptions, check_table_size, check_values, importer
-from perdure.importers.python_literals import parse_python_value
+from perdure.importers.parsers.python_literals import parse_python_value
 from perdure.importers.source import Source, natural_key
 from perdure.record.reader import FloatArray
 

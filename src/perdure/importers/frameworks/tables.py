@@ -17,8 +17,8 @@ import numpy as np
 from perdure.base.errors import InputError
 from perdure.base.files import LONGEST_TEXT, MOST_CELLS, read_json, read_text, shorten_text
 from perdure.importers import matrices
-from perdure.importers.arrays import NPY_MAGIC, read_npy
 from perdure.importers.imported_run import ImportedRun, ReadOptions, check_table_size, check_values, importer
+from perdure.importers.parsers.arrays import NPY_MAGIC, read_npy
 from perdure.importers.run_names import split_seed
 from perdure.importers.source import NOT_JSON, Source
 from perdure.record.reader import FloatArray, Measurements

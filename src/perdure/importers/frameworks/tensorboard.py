@@ -9,9 +9,9 @@ from pathlib import Path
 
 from perdure.base.errors import InputError
 from perdure.base.files import LONGEST_NAME, parse_csv_number, read_csv_file
-from perdure.importers.event_file import is_event_file, read_scalars
 from perdure.importers.imported_run import ImportedRun, ReadOptions, importer
 from perdure.importers.logged_scalars import LoggedRun, run_from_scalars
+from perdure.importers.parsers.event_file import is_event_file, read_scalars
 from perdure.importers.source import Source
 
 _CSV_HEADER = ["Wall time", "Step", "Value"]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from perdure.audits import Audit, audit_measures, audit_runs
 from perdure.audits import audit as audit_records
 from perdure.base.errors import InputError
 from perdure.importers import read_accuracy_matrices
-from perdure.record import Cost, Evaluations, Measurements
+from perdure.record import Cost, Evaluations, Measurements, Record
 
 R = np.array([[0.9, 0.2, 0.1], [0.6, 0.8, 0.3], [0.5, 0.7, 1.0]])
 COST = Cost.from_rows([[10, 0, 0, 0, 99, 10], [10, 20, 0, 50, 99, 10], [10, 20, 5, 100, 99, 10]])
@@ -246,3 +247,17 @@ def test_variants_are_stored_and_intransigence_is_relative_to_cumulative_or_join
     )
     assert "intransigence" not in alone.learners[0].reasons()
     assert "intransigence" in [name for names in alone.missing(variants=True).values() for name in names["ewc"]]
+
+
+def test_clamp_does_not_derive_the_number_of_examples_from_rounded_accuracies(tmp_path):
+    """PyCIL logs two decimals of a percentage: they look like multiples of 1 / 10000."""
+    from perdure.importers import read
+    from perdure.importers.record_writing import write_records
+
+    logs = Path(__file__).parents[1] / "data" / "frameworks" / "pycil" / "logs"
+    runs = [run for run in read(logs).runs if run.learner in ("ewc", "finetune")]
+    write_records(runs, tmp_path)
+    for measurements in (runs[0].measurements, Record.open(next(tmp_path.rglob("record.json")).parent).measurements):
+        assert not measurements.exact
+    (properties,) = audit_records(tmp_path, clamp=True).clamp
+    assert any("number of test examples is unknown" in note for note in properties.notes)

@@ -48,6 +48,7 @@ def test_all_commands_are_found():
         "audit",
         "score",
         "fit",
+        "import",
         "explain",
         "trust bias",
         "trust retraining",

@@ -17,6 +17,8 @@ import numpy as np
 from PIL import Image
 
 from perdure.tasks.files.archives import Files
+from tests.fuzz import importers
+from tests.fuzz.importers import files, import_as
 from tests.fuzz.mutations import Pack, mutate, mutate_members
 
 DATA = Path(__file__).parents[1] / "data"
@@ -680,6 +682,84 @@ READERS = (
     Reader("images-tar", "images.tar", read_image_archive, is_text=False, members=folder_members, pack=pack_tar),
     Reader("tiny-imagenet", "tiny.zip", read_tiny, members=tiny_members, pack=pack_zip),
     Reader("voc", "voc.tar", read_voc_tar, members=voc_members, pack=pack_tar),
+    Reader("python-literals", "logs.pyd", importers.parse_literal, lambda: importers.LITERALS),
+    Reader(
+        "import-avalanche-csv",
+        "eval_results.csv",
+        import_as("avalanche-csv"),
+        files("avalanche/ewc_seed0/csvlogs/eval_results.csv"),
+    ),
+    Reader(
+        "import-avalanche-metrics",
+        "metrics.json",
+        import_as("avalanche-metrics"),
+        files("avalanche_metrics/ewc_seed0.json"),
+    ),
+    Reader(
+        "import-mammoth",
+        "logs.pyd",
+        import_as("mammoth"),
+        files("mammoth/class-il/seq-mnist/sgd/logs.pyd", "mammoth/eval_epochs.pyd", "mammoth/eval_future.pyd"),
+    ),
+    Reader(
+        "import-pycil",
+        "reproduce_1993_resnet32.log",
+        import_as("pycil"),
+        files("pycil/logs/icarl/cifar100/0/10/reproduce_0_resnet32.log", "pycil/printed_matrix.txt"),
+    ),
+    Reader(
+        "import-facil",
+        "acc_tag-2024-05-01-10-30.txt",
+        import_as("facil"),
+        files("facil/cifar100_ewc_0/results/acc_tag-2024-05-01-10-30.txt"),
+    ),
+    Reader("import-facil-printed", "stdout.txt", import_as("facil"), files("facil/stdout.txt")),
+    Reader(
+        "import-ocl-survey",
+        "logs_continual.json",
+        import_as("ocl-survey"),
+        files(*(f"ocl_survey/ewc_split_cifar100_3_2000/0/{name}" for name in ("logs.json", "logs_continual.json"))),
+    ),
+    Reader("import-capymoa", "er.json", import_as("capymoa"), files("capymoa/er_seed0.json")),
+    Reader(
+        "import-capymoa-npz",
+        "er.npz",
+        import_as("capymoa"),
+        is_text=False,
+        members=importers.npz_members,
+        pack=pack_zip,
+    ),
+    Reader(
+        "import-l2logger",
+        "run/worker/2-test/data-log.tsv",
+        importers.import_l2logger_folder,
+        lambda: [L2_LOG],
+        prepare=prepare_l2logger,
+    ),
+    Reader(
+        "import-lm-evaluation-harness",
+        "results_2024.json",
+        import_as("lm-evaluation-harness", curriculum=("boolq",)),
+        files("lm_evaluation_harness/lora/out__step1-boolq/results_2024-05-01T10-30-00.000000.json"),
+    ),
+    Reader("import-peft", "lora.json", import_as("peft"), files("peft/lora--llama-3.2-3B-rank32.json")),
+    Reader("import-wandb", "history.csv", import_as("wandb"), files("wandb/ewc_seed0.csv", "wandb/wandb_export.csv")),
+    Reader(
+        "import-tensorboard",
+        "events.out.tfevents.1",
+        import_as("tensorboard"),
+        files(*(f"tensorboard/{run}/events.out.tfevents.1714550000.host.1.0" for run in ("ewc_seed0", "facil_run"))),
+        is_text=False,
+    ),
+    Reader(
+        "import-tensorboard-csv",
+        "run-ewc-tag-acc_1.csv",
+        import_as("tensorboard-csv", metric="acc_{task}"),
+        lambda: [lines("Wall time,Step,Value", "1714550000.0,40,0.9")],
+    ),
+    Reader("import-table", "ewc_0.csv", importers.import_any, lambda: [*importers.TABLES, *MATRIX_CSVS]),
+    Reader("import-table-json", "ewc_0.json", importers.import_any, lambda: MATRIX_JSONS),
+    Reader("import-table-npy", "ewc_0.npy", importers.import_any, importers.npy_files, is_text=False),
 )
 
 

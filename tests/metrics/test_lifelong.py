@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from perdure.audits.lifelong import lifelong_run
 from perdure.base.errors import InputError
+from perdure.importers import read
 from perdure.metrics import lifelong
 from perdure.metrics.lifelong import Block, Run
 
@@ -19,37 +19,10 @@ LOGS = Path(__file__).parents[3] / "shared" / "data" / "l2logger"
 needs_logs = pytest.mark.skipif(not LOGS.exists(), reason="the l2logger example run is not next to the project")
 
 
-def read_blocks(folder: Path) -> list[Block]:
-    """Return one block for each contiguous part of one task within a numbered block of the log."""
-    rows: list[tuple[int, int, str, str, float]] = []
-    for file in folder.glob("**/data-log.tsv"):
-        with file.open(newline="", encoding="utf-8") as lines:
-            rows += [
-                (
-                    int(r["block_num"]),
-                    int(r["exp_num"]),
-                    r["block_type"],
-                    r["task_name"],
-                    float(r["performance"]),
-                )
-                for r in csv.DictReader(lines, delimiter="\t")
-            ]
-    blocks: dict[tuple[int, str, str], list[float]] = {}
-    for number, _, kind, task, performance in sorted(rows):
-        blocks.setdefault((number, kind, task), []).append(performance)
-    return [
-        Block("train" if kind == "train" else "test", task, np.array(values))
-        for (_, kind, task), values in blocks.items()
-    ]
-
-
 @pytest.fixture(scope="module")
 def raw() -> Run:
-    experts: dict[str, list[NDArray[np.float64]]] = {}
-    for folder in sorted((LOGS / "ste_logs").iterdir()):
-        (block,) = read_blocks(folder)
-        experts.setdefault(block.task, []).append(block.performance)
-    return Run(read_blocks(LOGS / "ll_logs"), experts)
+    (imported,) = read(LOGS).runs
+    return lifelong_run(imported)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from perdure.base.errors import InputError
 from perdure.record import Record
 from perdure.runs import BenchmarkData, UserData, load_run
 from perdure.runs.data import balanced_data_order
-from perdure.runs.loaded_run import describe_run_score, run_predictions
+from perdure.runs.loaded_run import describe_run_score, read_run_weights, run_predictions
 from tests.helpers.checkpoints import DATA, Net, examples, folder, net
 from tests.helpers.records import remove_digests
 
@@ -282,3 +282,24 @@ def test_inputs_in_bfloat16_and_several_inputs_are_read():
     assert [part.kind for part in several.form.parts] == ["float", "int"]
     with pytest.raises(InputError, match="expected the inputs left"):
         UserData.checked([({"left": x, "ids": x.long()}, np.array([0, 1])), ({"left": x}, np.array([0, 1]))], None)
+
+
+def test_checkpoints_of_mammoth_hold_the_network_under_net(tmp_path):
+    """As ``save_mammoth_checkpoint`` writes them in safe mode: plain values beside the weights of the model."""
+    network = net(0)
+    state = {f"net.{name}": value for name, value in network.state_dict().items()}
+    extra = {
+        "optimizer": None,
+        "scheduler": None,
+        "args": {"model": "ewc_on", "seed": 0},
+        "results": [[[90.0]], [[91.0]], {}],
+    }
+    torch.save({"model": {**state, "checkpoint": torch.ones(3)}, **extra}, tmp_path / "ckpt_0.pt")
+    weights = read_run_weights(tmp_path / "ckpt_0.pt")
+    assert weights.keys() == network.state_dict().keys()
+    assert all(torch.equal(weights[name], value) for name, value in network.state_dict().items())
+    parallel = {name.replace("net.", "net.module.", 1): value for name, value in state.items()}
+    torch.save({"model": parallel, **extra}, tmp_path / "ckpt_1.pt")
+    assert read_run_weights(tmp_path / "ckpt_1.pt").keys() == network.state_dict().keys()
+    torch.save({"model": state}, tmp_path / "own.pt")  # not mammoth: a network with a child called net
+    assert read_run_weights(tmp_path / "own.pt").keys() == state.keys()

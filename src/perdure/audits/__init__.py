@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from perdure.audits.accuracy_differences import AccuracyDifference
 from perdure.audits.audit import add_shapc_to_audit, add_trust_to_audit, audit, audit_measures, audit_runs
 from perdure.audits.clamp import FittedCurves, LatentProperties, clamp_properties, fit_clamp
+from perdure.audits.imported import ImportOptions
+from perdure.audits.lifelong import LifelongMetrics, lifelong_metrics
 from perdure.audits.results import (
     FILE,
     MEASURES,
@@ -55,10 +57,12 @@ __all__ = [
     "ExampleView",
     "ExplainerScores",
     "FittedCurves",
+    "ImportOptions",
     "Interval",
     "LatentProperties",
     "LearnerAudit",
     "LearnerDifference",
+    "LifelongMetrics",
     "MapSettings",
     "Measure",
     "RetrainingSummary",
@@ -77,6 +81,7 @@ __all__ = [
     "clamp_properties",
     "example_views",
     "fit_clamp",
+    "lifelong_metrics",
     "measure_bias",
     "network_bias",
     "read_findings",

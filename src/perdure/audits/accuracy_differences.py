@@ -42,7 +42,16 @@ COMPARED_METRICS = (
     "A",
     "FWT",
 )
-"""The metrics whose differences are tested, in the order of tables."""
+"""The metrics of accuracies whose differences are tested, in the order of tables."""
+COMPARED_UNBOUNDED_METRICS = (
+    "average_loss",
+    "loss_forgetting",
+    "loss_backward_transfer",
+    "average_performance",
+    "performance_forgetting",
+    "performance_backward_transfer",
+)
+"""The metrics of losses and of other performances whose differences are tested."""
 LEVEL = 0.05
 _SEED = re.compile(r"(?:^|[-_. ]|(?<=[a-z]))(?:seed|run|rep|s)[-_ ]?(\d+)$|^(\d+)$", re.IGNORECASE)
 
@@ -120,7 +129,7 @@ def accuracy_differences(learners: Sequence[LearnerAudit]) -> tuple[AccuracyDiff
     pairs = [(first, second) for first, second in combinations(learners, 2) if first.benchmark == second.benchmark]
     return tuple(
         difference
-        for name in COMPARED_METRICS
+        for name in (*COMPARED_METRICS, *COMPARED_UNBOUNDED_METRICS)
         for difference in _corrected([_difference(name, *pair) for pair in pairs if _both_have(name, *pair)])
     )
 

@@ -19,12 +19,15 @@ from perdure.audits.accuracy_differences import (
     evaluation_notes,
     run_seed,
 )
-from perdure.audits.clamp import fit_clamp
+from perdure.audits.clamp import LatentProperties, fit_clamp
+from perdure.audits.imported import ImportOptions, imported_provenance, read_imported_runs, split_record_paths
 from perdure.audits.least_biased import common_least_biased_explainer
+from perdure.audits.lifelong import lifelong_metrics
 from perdure.audits.results import MEASURES, Audit, LearnerAudit, audit_provenance, read_findings
 from perdure.audits.shapc.results import ShapcResult, shapc_result_differences
 from perdure.audits.shapc.values import AUTO, LEAST_BIASED, ShapcSettings
 from perdure.base.errors import InputError
+from perdure.importers.source import digest_of_files
 from perdure.metrics import (
     CE_EPSILON,
     CRITERIA,
@@ -67,13 +70,14 @@ def audit(
     ce_epsilon: float = CE_EPSILON,
     data_dir: Path | None = None,
     device: str = "cpu",
+    importing: ImportOptions | None = None,
     progress: StartProgress | None = None,
 ) -> Audit:
     """Audit the records at or below some paths. Runs of one learner on one benchmark are averaged.
 
     Parameters
     ----------
-    paths : records, or folders that contain records
+    paths : records, folders that contain records, or results of other frameworks (see `perdure.importers.read`)
     network : for SHAPC, if the records do not name their own: a function that returns the untrained network, a network, or a
         list of ready models, one after each step (also models outside PyTorch). Passing it computes SHAPC.
     data : for SHAPC, if the records do not name their own: for each task (inputs, labels), a Dataset or a DataLoader
@@ -84,6 +88,7 @@ def audit(
     retrain_reference : also compare runs of different seeds; a single run is trained again on its first task
     weights, renormalise, count_teachers, ce_epsilon : settings of the CL_score, see `audit_runs`
     data_dir, device : where data files are, and where networks run
+    importing : how results of other frameworks are read
     progress : called with each run that is explained; returns its progress callback
 
     Returns
@@ -93,26 +98,38 @@ def audit(
         of `perdure trust` that are stored in the records are included.
     """
     path_list = [paths] if isinstance(paths, str | Path) else list(paths)
-    found = {path: record_digest(path) for path in find_records(path_list)}
+    record_paths, other_paths = split_record_paths(path_list)
+    imported = read_imported_runs(other_paths, importing or ImportOptions())
+    found = {path: record_digest(path) for path in find_records(record_paths)} if record_paths else {}
     copies = _copies(found)
     records = [Record.open(path) for path in found if str(path) not in copies]
-    runs, left_out = _usable([record.measurements for record in records])
+    runs, left_out = _usable([record.measurements for record in records] + [run.measurements for run in imported])
     left_out |= copies
+    seeds = _known_seeds(records) | {run.name: run.seed for run in imported if run.seed is not None}
+    digests = {run.name: digest_of_files(run.files) for run in imported}
     if not runs:
         raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
     result = add_trust_to_audit(
         replace(
-            audit_runs(runs, weights, renormalise, count_teachers, ce_epsilon=ce_epsilon, seeds=_known_seeds(records)),
+            audit_runs(runs, weights, renormalise, count_teachers, ce_epsilon=ce_epsilon, seeds=seeds),
             left_out=left_out,
-            provenance=tuple(audit_provenance(record) for record in records if str(record.path) not in left_out),
-            clamp=fit_clamp(runs) if clamp else (),
-            sources={str(path): digest for path, digest in found.items()},
+            provenance=(
+                *(audit_provenance(record) for record in records if str(record.path) not in left_out),
+                *(imported_provenance(run) for run in imported),
+            ),
+            clamp=_fit_clamp(runs) if clamp else (),
+            lifelong=lifelong_metrics(imported),
+            sources={str(path): digest for path, digest in found.items()} | digests,
         )
     )
     if not shapc and network is None and data is None:
         return result
     from perdure.audits.shapc.runner import audit_shapc  # noqa: PLC0415  (it needs torch)
 
+    if imported:
+        raise InputError(
+            f"{imported[0].name}: these results hold no networks, so SHAPC cannot be computed. Leave out --shapc."
+        )
     sequences = [run for run in runs if not run.is_reference]
     if allow_code:
         from perdure.runs.permissions import allow_code as allow  # noqa: PLC0415  (it needs torch)
@@ -137,6 +154,13 @@ def audit(
         )
         results.append(replace(shapc_result, settings={**shapc_result.settings, **evidence}))
     return add_shapc_to_audit(result, results)
+
+
+def _fit_clamp(runs: Sequence[Measurements]) -> tuple[LatentProperties, ...]:
+    other = next((run for run in runs if run.measure != "accuracy"), None)
+    if other is not None:
+        raise InputError(f"{other.run}: CLAMP is fitted to accuracies, got {other.measure} values. Leave out --clamp.")
+    return fit_clamp(runs)
 
 
 def _copies(found: Mapping[Path, str]) -> dict[str, str]:
@@ -299,6 +323,8 @@ def _audit_learner(
                 f"{run.run}: its steps or curriculum differ from those of {first.run}, so the runs of {run.learner} cannot "
                 "be averaged; give them different names"
             )
+        if run.measure != first.measure:
+            raise InputError(f"{run.run}: holds {run.measure}, {first.run} {first.measure}; audit them separately")
         for name in sorted({*run.conditions, *first.conditions}):
             here, there = run.conditions.get(name), first.conditions.get(name)
             if here != there:
@@ -329,9 +355,10 @@ def _audit_learner(
         initial=np.mean(initials, axis=0) if len(initials) == len(runs) else None,
         is_reference=first.is_reference,
         run_values={name: tuple(float(values[name]) for values in per_run) for name in per_run[0]},
-        progress={} if first.is_reference else _progress(runs),
+        progress={} if first.is_reference or first.measure != "accuracy" else _progress(runs),
         evaluated=evaluated,
-        notes=evaluation_notes(evaluated, first.is_reference),
+        notes=evaluation_notes(evaluated, first.is_reference or first.measure != "accuracy"),
+        measure=first.measure,
     )
 
 

@@ -85,13 +85,15 @@ def fit_clamp(runs: Sequence[Measurements], starts: int = 64, seed: int = 0) -> 
     fits = []
     sequences = [run for run in runs if not run.is_reference]
     for benchmark in dict.fromkeys(run.benchmark for run in sequences):
-        parts = [import_run_curves(run) for run in sequences if run.benchmark == benchmark]
+        own = [run for run in sequences if run.benchmark == benchmark]
+        parts = [import_run_curves(run) for run in own]
         if len({part.tasks for part in parts}) > 1:
             raise InputError(
                 f"{benchmark or 'the matrices'}: the runs have different tasks, so they cannot share a transfer matrix; "
                 "fit them separately with perdure fit"
             )
-        data = clamp_input(parts, scenario=benchmark_scenario(benchmark), exact=bool(benchmark))
+        exact = bool(benchmark) and all(run.exact for run in own)
+        data = clamp_input(parts, scenario=benchmark_scenario(benchmark), exact=exact)
         fit = surrogate.fit(**data.arguments(), starts=starts, seed=seed)
         fits.append(clamp_properties(fit, benchmark, data.notes))
     return tuple(fits)

@@ -18,6 +18,7 @@ from perdure.audits.bias.results import FILE as BIAS
 from perdure.audits.bias.results import SCHEMA as BIAS_SCHEMA
 from perdure.audits.bias.results import BiasResult
 from perdure.audits.clamp import LatentProperties
+from perdure.audits.lifelong import LifelongMetrics
 from perdure.audits.retraining.summaries import CheckpointSummary, RetrainingSummary
 from perdure.audits.serialization import OneBased
 from perdure.audits.shapc.results import LearnerDifference, ShapcResult
@@ -192,6 +193,8 @@ class LearnerAudit:
     """Each variant of each run, in the order of ``runs``."""
     notes: dict[str, str] = field(default_factory=dict)
     """What must be known to read a metric or a variant, by its name."""
+    measure: str = "accuracy"
+    """What the values of ``table`` are: accuracy, loss or performance."""
 
     @property
     def title(self) -> str:
@@ -256,6 +259,8 @@ class Audit:
     """Settings of the metrics: ``ce_epsilon``, ``count_teachers`` and ``renormalise``."""
     trust: tuple[TrustFindings, ...] = ()
     """Results of `perdure trust` for each run that has any."""
+    lifelong: tuple[LifelongMetrics, ...] = ()
+    """Lifelong-learning metrics of runs that were logged with l2logger."""
     sources: dict[str, str] = field(default_factory=dict)
     """All records that were found, with the SHA-256 of their measurements."""
 

@@ -22,6 +22,7 @@ from perdure.cli.demo import demo
 from perdure.cli.explain import explain
 from perdure.cli.export import export
 from perdure.cli.fit import fit
+from perdure.cli.import_ import import_
 from perdure.cli.options import LARGEST, LARGEST_FLOAT, MOST
 from perdure.cli.output.names import escape_control_characters
 from perdure.cli.report import report
@@ -37,6 +38,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     run: "perdure run naive ewc rehearsal --benchmark split-digits --seeds 3",
     audit: "perdure audit runs/ --shapc --examples 16",
     score: "perdure score ewc_seed0.csv ewc_seed1.csv naive.csv --percent",
+    import_: "perdure import csvlogs/eval_results.csv logs.pyd --out runs/imported",
     fit: "perdure fit runs/split-digits --predict 3,2,1",
     explain: "perdure explain runs/split-digits/naive/seed-0 --method lrp --option epsilon=1e-6",
     report: "perdure report runs/ --out report.html",
@@ -224,7 +226,7 @@ for _command, _example in TRUST_COMMANDS.items():
 for _command, _example in COMMANDS.items():
     if _command is report:
         app.add_typer(trust)
-    app.command(epilog=f"Example: {_example}")(_guarded(_command))
+    app.command(_command.__name__.rstrip("_"), epilog=f"Example: {_example}")(_guarded(_command))
 
 
 def main() -> None:

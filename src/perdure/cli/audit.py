@@ -18,17 +18,24 @@ from perdure.cli.options import (
     Data,
     DataDir,
     Device,
+    Group,
     Layout,
+    Losses,
     MethodOptions,
+    MetricName,
     Network,
-    RecordPaths,
+    Percent,
     Renormalise,
+    ResultPaths,
     Store,
+    TrainedTasks,
     Weights,
     output_file_option,
     parse_method_options,
+    parse_names,
     parse_target,
     parse_weights,
+    result_folder,
     user_sources,
 )
 from perdure.cli.output.json_output import print_json
@@ -39,7 +46,7 @@ _PANEL = "Does it still decide for the same reasons? (SHAPC)"
 
 
 def audit(
-    paths: RecordPaths,
+    paths: ResultPaths,
     weights: Weights = None,
     renormalise: Renormalise = False,
     count_teachers: CountTeachers = False,
@@ -135,15 +142,22 @@ def audit(
     data_dir: DataDir = None,
     device: Device = "cpu",
     batch_size: BatchSize = None,
+    percent: Percent = False,
+    losses: Losses = False,
+    metric: MetricName = None,
+    group: Group = None,
+    curriculum: TrainedTasks = None,
 ) -> None:
     """Audit records: what the learners learn, keep and cost, and with --shapc whether their reasons change.
 
     Writes audit.json and prints a table. Runs of one learner on one benchmark are averaged. The exit code is 1 if a record is
     unfinished. With --shapc, --network and --data, PATH can be your own folder of checkpoints.
     """
-    from perdure.audits import FILE, ShapcSettings
+    from perdure.audits import FILE, ImportOptions, ShapcSettings
     from perdure.audits import audit as audit_records
+    from perdure.audits.imported import split_record_paths
     from perdure.cli.output.audit_tables import print_audit, print_shapc
+    from perdure.cli.output.import_tables import print_lifelong
     from perdure.cli.output.progress import AuditProgress
     from perdure.record import Record, find_records
 
@@ -151,7 +165,7 @@ def audit(
         raise InputError("--network and --data need --shapc")
     if not shapc:
         _refuse_shapc_options(method, option, examples, precision, keep_maps, retrain_reference, allow_code)
-    is_folder = len(paths) == 1 and not any(paths[0].rglob("record.json"))
+    is_folder = len(paths) == 1 and paths[0].is_dir() and not any(paths[0].rglob("record.json"))
     networks, sets, settings = None, None, None
     if shapc:
         if network or data or layout or allow_code or store:
@@ -193,14 +207,16 @@ def audit(
             clamp=clamp,
             shapc=settings or False,
             retrain_reference=retrain_reference,
+            importing=ImportOptions(percent, losses, metric, group, parse_names(curriculum)),
             progress=None if bars is None else bars.start,
             **explained,
         )
-    result.save(paths[0] / FILE if out is None else output_file_option(out, FILE))
+    result.save(result_folder(paths[0]) / FILE if out is None else output_file_option(out, FILE))
     if as_json:
         print_json(result.to_json())
     else:
         print_audit(result, Console(), variants)
+        print_lifelong(result.lifelong, Console())
         if shapc:
             print_shapc(result, Console())
         if result.clamp:
@@ -208,7 +224,8 @@ def audit(
 
             for properties in result.clamp:
                 print_latent_properties(properties, Console())
-    unfinished = [path for path in find_records(paths) if not Record.open(path).complete]
+    records, _ = split_record_paths(paths)
+    unfinished = [path for path in find_records(records) if not Record.open(path).complete] if records else []
     for path in unfinished:
         echo(f"{path}: unfinished. Run the command or training loop that writes it again to resume", err=True)
     if unfinished:

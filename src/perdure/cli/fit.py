@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
-from perdure.cli.options import AsJson, parse_integers
+from perdure.cli.options import AsJson, Group, MetricName, parse_integers
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.progress import spinner
 
@@ -27,7 +27,7 @@ def fit(
         list[Path],
         typer.Argument(
             metavar="CURVES...",
-            help="Long tables (CSV), accuracy matrices (CSV or JSON), folders of records, l2logger folders.",
+            help="Long tables (CSV), accuracy matrices, folders of records, results of other frameworks.",
         ),
     ],
     estimator: Annotated[str, typer.Option(help="map, least-squares, or adam (the authors' method).")] = "map",
@@ -75,6 +75,8 @@ def fit(
         typer.Option(help="Fit each of CURVES separately and compare ranks by efficiency, retention or translation."),
     ] = None,
     details: Annotated[bool, typer.Option("--details", help="Also print technical diagnostics.")] = False,
+    metric: MetricName = None,
+    group: Group = None,
     as_json: AsJson = False,
     figure: Annotated[
         Path | None,
@@ -93,11 +95,16 @@ def fit(
 
     order = parse_integers(curriculum, "--curriculum")
     rows = None if order is None else [task - 1 for task in order]
-    sources = [_read(path, rows, every_point) for path in curves]
+    sources = [_read(path, rows, every_point, metric, group) for path in curves]
     scenarios = {f"{path} {number}": name for path in curves for number, name in enumerate(_scenarios(path))}
     settings: dict[str, Any] = {"estimator": estimator, "starts": starts, "seed": seed}
     groups = sources if compare else [[part for source in sources for part in source]]
-    given = _Given(_levels(chance, "--chance"), _levels(examples, "--examples"), common_scenario(scenarios))
+    given = _Given(
+        _levels(chance, "--chance"),
+        _levels(examples, "--examples"),
+        common_scenario(scenarios),
+        all(_are_exact(path) for path in curves),
+    )
     console, errors = Console(), Console(stderr=True)
     with spinner(f"fitting from {starts} starting points", errors):
         inputs = [_input(group, scale, given, references) for group in groups]
@@ -142,14 +149,17 @@ class _Given:
     chance: float | list[float] | None
     examples: float | list[float] | None
     scenario: str
+    exact: bool
 
 
-def _read(path: Path, curriculum: list[int] | None, every_point: bool) -> list[Curves]:
+def _read(
+    path: Path, curriculum: list[int] | None, every_point: bool, metric: str | None, group: str | None
+) -> list[Curves]:
     from perdure.importers.curves import read_curves
 
     if curriculum is not None and _records(path):
         raise InputError(f"--curriculum: the records in {path} have their own curriculum. Leave it out.")
-    parts = read_curves(path, curriculum, average_runs=False)
+    parts = read_curves(path, curriculum, average_runs=False, group=group, metric=metric)
     return [part.at_every_point() if every_point else part.at_switches() for part in parts]
 
 
@@ -164,6 +174,13 @@ def _scenarios(path: Path) -> list[str]:
     from perdure.record.reader import Record
 
     return [Record.open(record).manifest.scenario for record in _records(path)] or [""]
+
+
+def _are_exact(path: Path) -> bool:
+    """Return whether the accuracies of the records have all digits; imported ones may be rounded."""
+    from perdure.record.reader import Record
+
+    return all(Record.open(record).measurements.exact for record in _records(path))
 
 
 def _input(parts: list[Curves], scale: str, given: _Given, references: Path | None) -> ClampInput:
@@ -191,7 +208,7 @@ def _input(parts: list[Curves], scale: str, given: _Given, references: Path | No
         examples=given.examples,
         scale=scale,
         references=singles,
-        exact=bool(given.scenario),
+        exact=bool(given.scenario) and given.exact,
     )
 
 

@@ -15,6 +15,47 @@ RecordPaths = Annotated[
     list[Path], typer.Argument(metavar="PATH...", help="Records, or folders that contain records.", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_IMPORTING = "Results of other frameworks"
+ResultPaths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH...", help="Records, or results of other frameworks (perdure import --help).", show_default=False
+    ),
+]
+Percent = Annotated[
+    bool,
+    typer.Option(
+        "--percent", help="Accuracies in tables, W&B and TensorBoard are percentages.", rich_help_panel=_IMPORTING
+    ),
+]
+Losses = Annotated[
+    bool,
+    typer.Option("--losses", help="Read losses (lower is better), such as perplexities.", rich_help_panel=_IMPORTING),
+]
+MetricName = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        help="The metric to read, with {task} in place of the task: 'eval/{task}/acc'.",
+        rich_help_panel=_IMPORTING,
+    ),
+]
+TrainedTasks = Annotated[
+    str | None,
+    typer.Option(
+        "--curriculum",
+        help="The task of each checkpoint, if the files do not state it: boolq,rte,boolq",
+        rich_help_panel=_IMPORTING,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="Pattern of the paths that names learner and seed: '{learner}/{seed}/*.csv'.",
+        rich_help_panel=_IMPORTING,
+    ),
+]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of data files; missing files are downloaded to it.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, ...")]
 BatchSize = Annotated[int | None, typer.Option(help="Inputs per forward pass.", min=1)]
@@ -130,6 +171,11 @@ def parse_weights(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
     return weights
 
 
+def parse_names(text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a comma-separated option, or None if it was not given."""
+    return None if text is None else tuple(part.strip() for part in text.split(","))
+
+
 def parse_integers(text: str | None, option: str) -> list[int] | None:
     """Return the integers of a comma-separated option, or None if it was not given."""
     if text is None:
@@ -190,6 +236,11 @@ def check_baseline_option(baseline: str | None) -> None:
 def output_file_option(path: Path, name: str) -> Path:
     """Return a path, or the file of this name in it if it is a folder."""
     return path / name if path.is_dir() else path
+
+
+def result_folder(path: Path) -> Path:
+    """Return the folder in which results of a path are written: the path itself, or the folder of a file."""
+    return path.parent if path.is_file() else path
 
 
 def given_options(**values: Any) -> dict[str, Any]:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from perdure.base.errors import InputError
-from perdure.cli.options import AsJson, CountTeachers, Renormalise, Weights, output_file_option, parse_weights
+from perdure.cli.options import (
+    AsJson,
+    CountTeachers,
+    Group,
+    Losses,
+    MetricName,
+    Percent,
+    Renormalise,
+    TrainedTasks,
+    Weights,
+    output_file_option,
+    parse_names,
+    parse_weights,
+)
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.names import echo
 
@@ -25,8 +36,17 @@ CeEpsilon = Annotated[
 
 
 def score(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Accuracy matrices, CSV or JSON.")],
-    percent: Annotated[bool, typer.Option("--percent", help="The accuracies are percentages.")] = False,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...", help="Tables of accuracies, or results of other frameworks.", show_default=False
+        ),
+    ],
+    percent: Percent = False,
+    losses: Losses = False,
+    metric: MetricName = None,
+    group: Group = None,
+    curriculum: TrainedTasks = None,
     cost: Annotated[
         Path | None,
         typer.Option(help="Costs of each step: a CSV file with the columns of cost.csv, used for every run."),
@@ -43,38 +63,55 @@ def score(
     as_json: AsJson = False,
     report: Annotated[Path | None, typer.Option(help="Also write the report, an HTML page, to this path.")] = None,
 ) -> None:
-    """Score accuracy matrices from any framework.
+    """Score results of any framework: tables of accuracies, and the formats of perdure import.
 
     A CSV file is wide (after_task,task_1,task_2,...; one row after each task, 1-based), bare (numbers only) or long (learner,
     run, after, trained, task, accuracy; learner, run and trained are optional). JSON objects need only the key accuracy. Files
-    that differ only in their seed (ewc_seed0.csv, ewc_s1.csv, ewc/run2.csv) are runs of one learner and are averaged.
+    that differ only in their seed (ewc_0.csv, ewc_seed1.csv, ewc/2/accuracy.csv) are runs of one learner and are averaged.
     docs/scoring.md describes all formats.
     """
-    from perdure.audits import audit_runs
-    from perdure.cli.output.audit_tables import print_audit
-    from perdure.importers import read_accuracy_matrices, read_matrix_costs
+    from dataclasses import replace
 
-    repeated = [str(file) for file in files if files.count(file) > 1]
-    if repeated:
-        raise InputError(f"{repeated[0]}: given twice; pass each run once")
-    runs = [run for file in files for run in read_accuracy_matrices(file, percent)]
+    from perdure.audits import audit_runs, lifelong_metrics
+    from perdure.cli.output.audit_tables import print_audit
+    from perdure.cli.output.import_tables import print_grouping, print_lifelong, print_reported
+    from perdure.importers import read, read_matrix_costs
+
+    imported = read(
+        files,
+        percent=percent,
+        losses=losses,
+        metric=metric,
+        curriculum=parse_names(curriculum),
+        group=group,
+        learner=name,
+    )
     costs = read_matrix_costs(cost) if cost else None
     runs = [
         replace(
-            run,
-            learner=name or run.learner,
+            run.measurements,
             cost=costs or run.cost,
             lifetime_bits=run.lifetime_bits if lifetime_bits is None else lifetime_bits,
         )
-        for run in runs
+        for run in imported.runs
     ]
     audit = audit_runs(
-        runs, parse_weights(weights) if weights else None, renormalise, count_teachers, ce_epsilon=ce_epsilon
+        runs,
+        parse_weights(weights) if weights else None,
+        renormalise,
+        count_teachers,
+        ce_epsilon=ce_epsilon,
+        seeds={run.name: run.seed for run in imported.runs if run.seed is not None},
     )
+    audit = replace(audit, lifelong=lifelong_metrics(imported.runs))
     if as_json:
         print_json(audit.to_json())
     else:
-        print_audit(audit, Console(), variants)
+        console = Console()
+        print_grouping(imported, console)
+        print_audit(audit, console, variants)
+        print_lifelong(audit.lifelong, console)
+        print_reported(imported.runs, console)
     if report is not None:
         page = audit.report(output_file_option(report, "report.html"))
         echo(page, err=as_json)

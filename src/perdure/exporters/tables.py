@@ -255,7 +255,9 @@ def accuracy_table(audit: Audit) -> Table:
             padding = [None] * (width - len(accuracies))
             rows.append((*_learner_cells(entry, columns), after, trained, *accuracies, *padding))
     header = (*columns, "after step", "trained", *(f"task {task + 1}" for task in range(width)))
-    return Table("accuracy", "Accuracy on each task after each step, mean over runs", header, tuple(rows))
+    kinds = list(dict.fromkeys(entry.measure for entry in audit.learners))
+    title = f"{' or '.join(kinds).capitalize()} on each task after each step, mean over runs"
+    return Table("accuracy", title, header, tuple(rows))
 
 
 def progress_table(audit: Audit) -> Table:

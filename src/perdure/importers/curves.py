@@ -21,10 +21,15 @@ from perdure.base.files import (
     read_csv_file,
     shorten_text,
 )
+from perdure.importers.imported_run import ImportedRun, ReadOptions
 from perdure.importers.l2logger import is_l2logger, read_l2logger
-from perdure.importers.matrices import parse_matrix_cells, read_matrices
+from perdure.importers.matrices import parse_matrix_cells
+from perdure.importers.parsers.arrays import NPY_MAGIC
+from perdure.importers.reading import detect, read
+from perdure.importers.run_names import name_runs
+from perdure.importers.source import Source
 from perdure.record.curves import Curves, join_record_curves
-from perdure.record.reader import Measurements, Record, find_records
+from perdure.record.reader import EvaluationRow, Measurements, Record, find_records
 from perdure.record.schema import MANIFEST
 
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -32,34 +37,60 @@ COLUMNS = ("algorithm", "step", "trained", "evaluated", "performance")
 
 
 def read_curves(
-    path: str | Path, curriculum: Sequence[int] | None = None, *, average_runs: bool = True
+    path: str | Path,
+    curriculum: Sequence[int] | None = None,
+    *,
+    average_runs: bool = True,
+    group: str | None = None,
+    metric: str | None = None,
 ) -> list[Curves]:
     """Return the curves at a path, one object per curriculum, or one per run if ``average_runs`` is False.
 
     The path is a CSV file with the columns algorithm, step, trained, evaluated and performance, an accuracy matrix (CSV or
-    JSON), a folder of records, or an l2logger folder. In a CSV file, step 0 is before training and a step such as 1.5 is an
-    evaluation in the middle of the second step. ``curriculum`` (0-based): the tasks on which the rows of a matrix were
-    trained.
+    JSON), a folder of records, an l2logger folder, or a result of another framework (see `perdure.importers.read`). In a
+    CSV file, step 0 is before training and a step such as 1.5 is an evaluation in the middle of the second step.
+    ``curriculum`` (0-based): the tasks on which the rows of a matrix were trained.
     """
     path = Path(path)
     if path.is_dir():
         if any(path.rglob(MANIFEST)):
             runs = [_record_curves(Record.open(record)) for record in find_records([path])]
             return join_record_curves(runs) if average_runs else runs
-        if is_l2logger(path):
-            return read_l2logger(path)
-        raise InputError(
-            f"{path}: expected records ({MANIFEST}) or an l2logger run (logger_info.json) in this folder, got neither."
-        )
-    if path.suffix.lower() != ".json":
+        return read_l2logger(path) if is_l2logger(path) else _imported(path, group, metric, average_runs)
+    source = Source(path)
+    known = detect(source)
+    is_sheet = path.suffix.lower() != ".json" and not source.head.startswith(NPY_MAGIC)
+    if is_sheet and (known is None or known.is_generic):
         rows = read_csv_file(path)
         header = [_column_name(cell) for cell in rows[0]]
         if "performance" in header:
             return _long(path, header, rows[1:])
         if curriculum is not None:
             return [_wide(path, rows, curriculum)]
-    matrices = [import_run_curves(run) for run in read_matrices(path)]
-    return join_record_curves(matrices) if average_runs else matrices
+    return _imported(path, group, metric, average_runs)
+
+
+def _imported(path: Path, group: str | None, metric: str | None, average_runs: bool) -> list[Curves]:
+    """Return the curves of results of another framework, or of tables, whose values may have any range."""
+    source = Source(path) if path.is_file() else None
+    found = None if source is None else detect(source)
+    if source is not None and found is not None and found.is_generic:
+        runs = name_runs(found.read([source], ReadOptions(losses=True, metric=metric)), group)
+    else:
+        runs = list(read(path, group=group, metric=metric).runs)
+    parts = [curves_with_evaluations(run) for run in runs]
+    return join_record_curves(parts) if average_runs else parts
+
+
+def curves_with_evaluations(run: ImportedRun) -> Curves:
+    """Return the curve of an imported run; evaluations within a step are spaced evenly over it."""
+    rows = tuple(
+        (entry.step + 1, 0, entry.batches, task + 1, float(value))
+        for entry in run.evaluations
+        for task, value in enumerate(entry.values)
+        if not np.isnan(value)
+    )
+    return _with_step_evaluations(import_run_curves(run.measurements), rows)
 
 
 def _column_name(cell: str) -> str:
@@ -196,15 +227,18 @@ def _named(path: Path, *parts: Any) -> Curves:
 
 def _record_curves(record: Record) -> Curves:
     """Return the curve of a record; evaluations within a step are spaced evenly over it."""
-    switches = import_run_curves(record.measurements)
-    if not record.step_evaluations:
+    return _with_step_evaluations(import_run_curves(record.measurements), record.step_evaluations)
+
+
+def _with_step_evaluations(switches: Curves, evaluations: Sequence[EvaluationRow]) -> Curves:
+    if not evaluations:
         return switches
     batches: dict[int, list[int]] = {}
-    for step, _, batch, _, _ in record.step_evaluations:
+    for step, _, batch, _, _ in evaluations:
         batches.setdefault(step, []).append(batch)
     order = {step: sorted(set(counts)) for step, counts in batches.items()}
     cells: dict[float, NDArray[np.float64]] = {}
-    for step, _, batch, task, accuracy in record.step_evaluations:
+    for step, _, batch, task, accuracy in evaluations:
         point = step - 1 + (order[step].index(batch) + 1) / (len(order[step]) + 1)
         cells.setdefault(point, np.full(len(switches.tasks), np.nan))[task - 1] = accuracy
     points = tuple(sorted(cells))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
 from perdure.base.files import LONGEST_NAME, MOST_CELLS, parse_csv_number, read_csv_file, read_json, shorten_text
+from perdure.importers.imported_run import LoggedBlock
 from perdure.record.curves import Curves, join_record_curves
 
 INFO = "logger_info.json"
@@ -23,6 +24,8 @@ class _Block:
     number: int
     is_training: bool
     tasks: dict[str, list[float]] = field(default_factory=dict)
+    order: dict[str, list[float]] = field(default_factory=dict)
+    """The number of each experience, if it was logged; otherwise its row."""
 
 
 def is_l2logger(path: Path) -> bool:
@@ -38,7 +41,7 @@ def read_l2logger(path: str | Path, measure: str | None = None) -> list[Curves]:
     """
     runs = []
     for info in _find_infos(Path(path)):
-        column = _measure(info, measure)
+        column = l2logger_measure(info, measure)
         folders = sorted({log.parent.parent for log in info.parent.rglob(LOG)})
         runs += [_lifetime(info.parent.name, folder, column) for folder in folders]
     tasks = tuple(dict.fromkeys(task for run in runs for task in run.tasks))
@@ -49,7 +52,7 @@ def read_l2logger_single_task(path: str | Path, measure: str | None = None) -> d
     """Return all performances logged in the train blocks of single-task runs, by task (references of New et al. 2022)."""
     performances: dict[str, list[float]] = {}
     for info in _find_infos(Path(path)):
-        column = _measure(info, measure)
+        column = l2logger_measure(info, measure)
         for log in sorted(info.parent.rglob(LOG)):
             block = _read_block(log, column)
             if block.is_training:
@@ -62,6 +65,30 @@ def read_l2logger_single_task(path: str | Path, measure: str | None = None) -> d
     return {task: np.array(values) for task, values in performances.items()}
 
 
+def read_l2logger_blocks(folder: Path, measure: str | None = None) -> list[LoggedBlock]:
+    """Return the blocks of one run in time order, all workers together: one for each task within a numbered block of the log.
+
+    ``folder`` holds logger_info.json. Only complete experiences count.
+    """
+    column = l2logger_measure(folder / INFO, measure)
+    numbered = [_read_block(log, column) for log in sorted(folder.rglob(LOG))]
+    kinds = {block.number: block.is_training for block in numbered}
+    experiences: dict[tuple[int, bool, str], list[tuple[float, float]]] = {}
+    for block in sorted(numbered, key=lambda item: item.number):
+        if kinds[block.number] != block.is_training:
+            raise InputError(
+                f"{folder}: block {block.number} is a train block of one worker and a test block of another."
+            )
+        for task, values in block.tasks.items():
+            experiences.setdefault((block.number, block.is_training, task), []).extend(
+                zip(block.order[task], values, strict=True)
+            )
+    return [
+        LoggedBlock("train" if is_training else "test", task, np.array([value for _, value in sorted(values)]))
+        for (_, is_training, task), values in experiences.items()
+    ]
+
+
 def _find_infos(path: Path) -> list[Path]:
     infos = sorted(path.rglob(INFO))
     if not infos:
@@ -69,7 +96,8 @@ def _find_infos(path: Path) -> list[Path]:
     return infos
 
 
-def _measure(info: Path, measure: str | None) -> str:
+def l2logger_measure(info: Path, measure: str | None = None) -> str:
+    """Return the column of the performance: the named one, or the first of ``metrics_columns``."""
     value = read_json(info)
     columns = value.get("metrics_columns") if isinstance(value, dict) else None
     if not isinstance(columns, list) or not columns or not all(isinstance(name, str) for name in columns):
@@ -96,6 +124,8 @@ def _read_block(log: Path, column: str) -> _Block:
         if row.get("exp_status", "complete") == "complete":
             value = parse_csv_number(log, row_number, column, row[column])
             block.tasks.setdefault(row["task_name"], []).append(value)
+            experience = parse_csv_number(log, row_number, "exp_num", row.get("exp_num", str(row_number)))
+            block.order.setdefault(row["task_name"], []).append(experience)
     return block
 
 

@@ -6,7 +6,6 @@ Rows, steps and tasks are 1-based in files; step 0 holds the accuracies before t
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +24,10 @@ from perdure.base.files import (
     read_json,
     shorten_text,
 )
+from perdure.importers.run_names import names_from_path
 from perdure.record.reader import Cost, FloatArray, Measurements, check_record_curriculum
 
 LONG_COLUMNS = ("learner", "run", "after", "trained", "task", "accuracy")
-_CONTENT = ("accuracy", "accuracies", "acc", "matrix", "results")
-_SEED = re.compile(r"[-_. ]?(seed|run|rep|s)[-_ ]?\d+$", re.IGNORECASE)
 
 
 def read_accuracy_matrices(path: str | Path, percent: bool = False) -> list[Measurements]:
@@ -78,7 +76,7 @@ def _from_csv(path: Path, upper: float | None) -> list[Measurements]:
     rows = read_csv_file(path)
     header = [cell.lower() for cell in rows[0]]
     if {"task", "accuracy"} <= set(header):
-        return _long(path, header, rows[1:], upper)
+        return runs_from_long_table(path, header, rows[1:], upper)
     if all(_is_number(cell) or cell == "" for cell in rows[0]):
         columns = [str(i + 1) for i in range(len(header))]
         return [_wide(path, columns, rows, first_row=1, has_steps=False, upper=upper)]
@@ -103,6 +101,14 @@ def parse_matrix_cells(path: Path, columns: Sequence[str], rows: list[list[str]]
     )
 
 
+def check_matrix_range(
+    path: Path, columns: Sequence[str], values: FloatArray, first_row: int, upper: float | None
+) -> None:
+    """Check that all values are between 0 and ``upper`` (None: any number); errors name row and column."""
+    for (i, j), value in np.ndenumerate(values):
+        _check_range(f"{path}, row {first_row + i}, column {shorten_text(columns[j], 80)}", float(value), upper)
+
+
 def _wide(
     path: Path, header: list[str], rows: list[list[str]], first_row: int, has_steps: bool, upper: float | None
 ) -> Measurements:
@@ -111,8 +117,7 @@ def _wide(
         raise InputError(f"{path}: expected at least one row below the header.")
     skip = 1 if has_steps else 0
     values = parse_matrix_cells(path, header[skip:], [row[skip:] for row in rows], first_row)
-    for (i, j), value in np.ndenumerate(values):
-        _check_range(f"{path}, row {first_row + i}, column {shorten_text(header[skip + j], 80)}", float(value), upper)
+    check_matrix_range(path, header[skip:], values, first_row, upper)
     initial = None
     if has_steps:
         steps = [parse_csv_index(path, n, header[0], row[0], lowest=0) for n, row in enumerate(rows, start=first_row)]
@@ -122,7 +127,7 @@ def _wide(
             raise InputError(
                 f"{path}, column {shorten_text(header[0], 80)}: expected the steps 1, 2, 3, ..., got {_shorten(steps)}."
             )
-    return _measurements(path, values, initial=initial)
+    return run_of_table(path, values, initial=initial)
 
 
 def _shorten(steps: list[int]) -> str:
@@ -130,7 +135,9 @@ def _shorten(steps: list[int]) -> str:
     return ", ".join(map(str, steps[:10])) + (", ..." if len(steps) > 10 else "")
 
 
-def _long(path: Path, header: list[str], rows: list[list[str]], upper: float | None) -> list[Measurements]:
+def runs_from_long_table(
+    path: Path, header: list[str], rows: list[list[str]], upper: float | None
+) -> list[Measurements]:
     """Read one row per accuracy; rows with the same learner and run form one run."""
     unknown = [name for name in header if name not in LONG_COLUMNS]
     if unknown or "after" not in header:
@@ -194,12 +201,16 @@ def _long_run(
     curriculum = [trained.get(step, step) - 1 for step in range(1, shape[0])] if trained else None
     initial = None if np.isnan(table[0]).all() else table[0]
     learner, name = run
-    result = _measurements(path, table[1:], initial=initial, curriculum=curriculum)
+    result = run_of_table(path, table[1:], initial=initial, curriculum=curriculum)
     return replace(result, run=f"{path}: run {name}" if name else str(path), learner=learner or result.learner)
 
 
 def _from_json(path: Path, upper: float | None) -> list[Measurements]:
-    value = read_json(path)
+    return runs_from_json(path, read_json(path), upper)
+
+
+def runs_from_json(path: Path, value: Any, upper: float | None) -> list[Measurements]:
+    """Return the runs in a JSON value: a matrix, a list of matrices, an object, or ``{"runs": [objects]}``."""
     if isinstance(value, dict) and isinstance(value.get("runs"), list):
         return [_json_run(path, run, number, upper) for number, run in enumerate(value["runs"], start=1)]
     if isinstance(value, dict):
@@ -224,7 +235,7 @@ def _json_run(path: Path, value: Any, number: int | None, upper: float | None) -
             f"{where}, key initial: expected {table.shape[1]} numbers, one per task, got {initial.shape[0]}."
         )
     order = _json_curriculum(where, value.get("curriculum"))
-    result = _measurements(path, table, initial=initial, curriculum=order)
+    result = run_of_table(path, table, initial=initial, curriculum=order)
     return replace(
         result,
         run=_json_name(where, "run", value.get("run", where)),
@@ -289,9 +300,10 @@ def _json_matrix(where: str, key: str, rows: Any, upper: float | None = None) ->
     return np.array([[np.nan if cell is None else cell for cell in row] for row in rows], dtype=np.float64)
 
 
-def _measurements(
+def run_of_table(
     path: Path, table: FloatArray, initial: FloatArray | None = None, curriculum: Sequence[int] | None = None
 ) -> Measurements:
+    """Return the run of a table (steps x tasks), which must be square without a curriculum."""
     steps, tasks = table.shape
     if curriculum is None and steps != tasks:
         raise InputError(
@@ -314,11 +326,7 @@ def learner_of_matrix_file(path: Path) -> str:
     A file named only after its seed or its content (seed0.csv, accuracy.csv) belongs to the nearest folder above it that is
     not named after a seed.
     """
-    for part in (path.stem, *path.absolute().parent.parts[:0:-1]):
-        name = _SEED.sub("", part)
-        if name and name.lower() not in _CONTENT:
-            return name
-    return path.stem
+    return names_from_path(path)[0]
 
 
 def _unmeasured(name: str, steps: int) -> FloatArray:

@@ -4,6 +4,7 @@ from perdure.metrics import lifelong
 from perdure.metrics.accuracy_matrix import (
     Intransigence,
     accuracy,
+    anytime_accuracy_all,
     average_accuracy,
     average_anytime_accuracy,
     average_forgetting,
@@ -48,6 +49,7 @@ from perdure.metrics.efficiency_and_score import (
     score_first_places,
     score_weights,
 )
+from perdure.metrics.framework_metrics import FRAMEWORK_METRICS, framework_metric
 from perdure.metrics.intervals import (
     Difference,
     Interval,
@@ -74,10 +76,12 @@ from perdure.metrics.sampling_stability import (
     stability_curve,
 )
 from perdure.metrics.shapc import ShapcSummary, shapc, shapc_at_shares, summarise_shapc
+from perdure.metrics.unbounded import final_average, unbounded_backward_transfer, unbounded_forgetting
 
 __all__ = [
     "CE_EPSILON",
     "CRITERIA",
+    "FRAMEWORK_METRICS",
     "METRICS",
     "WEIGHTS",
     "Bias",
@@ -104,6 +108,7 @@ __all__ = [
     "Trend",
     "VarianceRatio",
     "accuracy",
+    "anytime_accuracy_all",
     "attribution_bias",
     "attribution_biases",
     "average_accuracy",
@@ -120,7 +125,9 @@ __all__ = [
     "compute_metric_variants",
     "compute_metrics",
     "context_instability",
+    "final_average",
     "forward_transfer",
+    "framework_metric",
     "holm",
     "interval",
     "intransigence",
@@ -156,6 +163,8 @@ __all__ = [
     "spearman_correlation",
     "stability_curve",
     "summarise_shapc",
+    "unbounded_backward_transfer",
+    "unbounded_forgetting",
     "windowed_forgetting",
     "windowed_plasticity",
     "worst_case_accuracy",

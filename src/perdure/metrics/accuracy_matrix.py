@@ -21,6 +21,7 @@ from perdure.metrics.missing import FloatArray, Missing, as_floats
 
 Curriculum = Sequence[int]
 TransferVariant = Literal["all", "gem"]
+ForwardVariant = Literal["all", "gem", "continuum"]
 ForgettingVariant = Literal["shapc", "chaudhry", "avalanche", "mammoth"]
 
 
@@ -150,7 +151,7 @@ def positive_backward_transfer(R: Any, curriculum: Curriculum | None = None) -> 
 
 def forward_transfer(
     R: Any,
-    variant: TransferVariant = "all",
+    variant: ForwardVariant = "all",
     initial: Any | None = None,
     curriculum: Curriculum | None = None,
 ) -> float:
@@ -159,8 +160,9 @@ def forward_transfer(
     ``all``: mean of R[i, j] over i < j without a baseline (Diaz-Rodriguez et al. 2018, Eq. 6), in [0, 1]; a network that
     guesses scores chance, not 0. ``gem``: mean over j >= 1 of R[j-1, j] - initial[j] (Lopez-Paz and Ranzato 2017), in
     [-1, 1]; it needs ``initial``, the accuracies before any training. The FWT of mammoth and avalanche is GEM's.
+    ``continuum``: mean over j >= 1 of R[j-1, j], GEM's without the baseline, in [0, 1].
     """
-    _check_variant(variant)
+    _check_variant(variant, get_args(ForwardVariant))
     table = check_accuracies(R, curriculum)
     matrix = table.square()
     if isinstance(matrix, Missing):
@@ -172,6 +174,8 @@ def forward_transfer(
             return Missing("GEM's forward transfer needs the accuracies before any training")
         before = _check_per_task(initial, "initial accuracies", len(matrix))[table.trained]
         zero_shot = np.diag(matrix, 1) - before[1:]
+    elif variant == "continuum":
+        zero_shot = np.diag(matrix, 1)
     else:
         zero_shot = matrix[np.triu_indices(len(matrix), 1)]
     if np.isnan(zero_shot).any():
@@ -256,6 +260,18 @@ def average_anytime_accuracy(evaluations: Any, trained: Sequence[int] | None = N
     return _mean_over_rows(table)
 
 
+def anytime_accuracy_all(evaluations: Any, trained: Sequence[int] | None = None) -> float:
+    """Mean over all evaluations of the average accuracy on all tasks, future ones included. In [0, 1], higher is better.
+
+    CapyMOA's ``anytime_accuracy_all_avg``; with one evaluation after each task its ``accuracy_all_avg``. It needs accuracies on
+    tasks that are not trained yet. `average_anytime_accuracy` averages over the tasks trained so far.
+    """
+    values = check_accuracies(evaluations, trained).values
+    if np.isnan(values).any():
+        return Missing(f"{int(np.isnan(values).sum())} accuracies on tasks not trained yet were not measured")
+    return float(values.mean())
+
+
 def _mean_over_rows(table: AccuracyTable) -> float:
     averages = np.where(table.seen, table.values, 0.0).sum(axis=1) / table.seen.sum(axis=1)
     return float(averages.mean())
@@ -289,9 +305,9 @@ def intransigence(R: Any, reference: Any, curriculum: Curriculum | None = None) 
     return Intransigence(gap, float(gap.mean()))
 
 
-def _check_variant(variant: str) -> None:
-    if variant not in ("all", "gem"):
-        raise InputError(f"variant: unknown name {variant!r}, {error_suggestion(str(variant), ['all', 'gem'])}")
+def _check_variant(variant: str, known: Sequence[str] = get_args(TransferVariant)) -> None:
+    if variant not in known:
+        raise InputError(f"variant: unknown name {variant!r}, {error_suggestion(str(variant), list(known))}")
 
 
 def min_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> float:

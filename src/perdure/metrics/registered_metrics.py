@@ -204,12 +204,30 @@ def compute_metrics(run: RunNumbers, *, ce_epsilon: float = CE_EPSILON) -> dict[
 
 def compute_registered(run: RunNumbers, on_request: bool, settings: Mapping[str, object]) -> dict[str, float]:
     """Return the registered metrics that are on request, or those that are not. ``settings`` holds the values of options."""
-    has_evaluations = run.evaluations is not None and not run.is_reference
+    measure = run_measure(run)
+    has_evaluations = run.evaluations is not None and not run.is_reference and measure == "accuracy"
+    left_out = {needs for needs, needed in MEASURE_OF_NEEDS.items() if needed != measure}
+    if not has_evaluations:
+        left_out.add("evaluations")
     return {
         name: _value(entry, run, {option: settings[option] for option in entry.options})
         for name, entry in METRICS.entries().items()
-        if entry.on_request == on_request and (has_evaluations or entry.needs != "evaluations")
+        if entry.on_request == on_request and entry.needs not in left_out
     }
+
+
+MEASURE_OF_NEEDS = {"losses": "loss", "performances": "performance"}
+"""The measure of the runs for which a metric with this need is defined."""
+NOT_ACCURACIES = {
+    "loss": "it is defined for accuracies from 0 to 1; these are losses (lower is better, without a range)",
+    "performance": "it is defined for accuracies from 0 to 1; these are performances without a range",
+}
+"""Why metrics of accuracies are missing, by the measure of the run."""
+
+
+def run_measure(run: RunNumbers) -> str:
+    """Return what the values of a run are: accuracy (if the run does not state it), loss or performance."""
+    return str(getattr(run, "measure", "accuracy"))
 
 
 def _value(entry: Metric, run: RunNumbers, options: Mapping[str, object]) -> float:
@@ -222,6 +240,8 @@ def _value(entry: Metric, run: RunNumbers, options: Mapping[str, object]) -> flo
             raise InputError(
                 f"costs: expected one row for each of {len(run.table)} steps, got {len(run.cost.parameters)} rows"
             )
+    elif entry.needs not in MEASURE_OF_NEEDS and run_measure(run) != "accuracy":
+        return Missing(NOT_ACCURACIES[run_measure(run)])
     return entry.function(run, **options)
 
 
@@ -261,6 +281,17 @@ def _gem_backward_transfer(run: RunNumbers) -> float:
 )
 def _gem_forward_transfer(run: RunNumbers) -> float:
     return matrix.forward_transfer(run.table, "gem", run.initial, run.curriculum)
+
+
+@metric(
+    "continuum_forward_transfer",
+    label="continuum FWT",
+    meaning="accuracy just before a task is trained, without a baseline, averaged over all tasks but the first",
+    higher_is_better=True,
+    on_request=True,
+)
+def _continuum_forward_transfer(run: RunNumbers) -> float:
+    return matrix.forward_transfer(run.table, "continuum", curriculum=run.curriculum)
 
 
 @metric(
@@ -324,6 +355,17 @@ def _intransigence(run: RunNumbers, reference: FloatArray | Missing | None) -> f
 )
 def _average_anytime_accuracy(run: RunNumbers) -> float:
     return matrix.average_anytime_accuracy(*most_frequent_evaluations(run))
+
+
+@metric(
+    "anytime_accuracy_all",
+    label="anytime accuracy (all)",
+    meaning="accuracy on all tasks, future ones included, averaged over all evaluations, within tasks if measured",
+    higher_is_better=True,
+    on_request=True,
+)
+def _anytime_accuracy_all(run: RunNumbers) -> float:
+    return matrix.anytime_accuracy_all(*most_frequent_evaluations(run))
 
 
 @metric(

@@ -36,7 +36,7 @@ from typing import Literal, Protocol, TypeVar
 from perdure.base.registry import Registry
 from perdure.metrics.missing import FloatArray
 
-Needs = Literal["accuracy matrix", "evaluations", "costs"]
+Needs = Literal["accuracy matrix", "evaluations", "costs", "losses", "performances"]
 
 
 class RunCosts(Protocol):
@@ -127,7 +127,8 @@ class Metric:
     bounds: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest possible value; intervals are clipped to it."""
     needs: Needs = "accuracy matrix"
-    """Numbers that a run must have. Without ``costs`` the metric is missing, without ``evaluations`` it is left out."""
+    """Numbers that a run must have. Without ``costs`` the metric is missing; without ``evaluations``, ``losses`` or
+    ``performances`` it is left out. A metric of accuracies is missing for a run of losses or performances."""
     defined_for_references: bool = False
     """Whether it is computed for a jointly trained reference, too."""
     on_request: bool = False

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from perdure.record.schema import (
     SCHEMA,
     Checkpoint,
     Manifest,
+    Measure,
 )
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ class Record:
             task_names=manifest.tasks,
             conditions={**manifest.settings, **{f"network {key}": value for key, value in manifest.network.items()}},
             evaluations=self._all_evaluations() if self.step_evaluations else None,
+            measure=manifest.measure,
+            exact="imported" not in manifest.provenance,
         )
 
     def _all_evaluations(self) -> Evaluations:
@@ -250,6 +253,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         ),
     ),
     **dict.fromkeys(("trains_all", "digests"), ("true or false", lambda value: isinstance(value, bool))),
+    "measure": (f"one of {', '.join(get_args(Measure))}", lambda value: value in get_args(Measure)),
     "seed": ("an integer or null", lambda value: value is None or _is_integer(value)),
     "lifetime_bits": ("a positive integer or null", lambda value: value is None or _is_integer(value, 1)),
     "steps_done": ("an integer from 0", lambda value: _is_integer(value, 0)),
@@ -311,10 +315,9 @@ def _read_accuracies(file: Path, manifest: Manifest) -> FloatArray:
         after = parse_csv_index(file, number, "after", after_cell, lowest=0)
         task = _parse_task(file, number, task_cell, manifest)
         value = parse_csv_number(file, number, "accuracy", cell)
-        if not 0 <= value <= 1:
-            raise InputError(
-                f"{file}, row {number}, column accuracy: expected a number between 0 and 1, got {cell[:80]}."
-            )
+        if not is_valid_measure(value, manifest.measure):
+            expected = "a number between 0 and 1" if manifest.measure == "accuracy" else "a finite number"
+            raise InputError(f"{file}, row {number}, column accuracy: expected {expected}, got {cell[:80]}.")
         if after <= manifest.steps_done:
             table[after, task - 1] = value
     return table
@@ -350,7 +353,7 @@ def read_record_evaluations(file: Path, manifest: Manifest) -> list[EvaluationRo
         )
         task = _parse_task(file, number, row[3], manifest)
         accuracy = parse_csv_number(file, number, "accuracy", row[4], empty=np.nan)
-        if not (0 <= accuracy <= 1 or np.isnan(accuracy)):
+        if not (np.isnan(accuracy) or is_valid_measure(accuracy, manifest.measure)):
             raise InputError(
                 f"{file}, row {number}, column accuracy: expected a number between 0 and 1, got {row[4][:80]}."
             )
@@ -360,6 +363,11 @@ def read_record_evaluations(file: Path, manifest: Manifest) -> list[EvaluationRo
         if during <= manifest.steps_done:
             evaluations.append((during, trained, batches, task, accuracy))
     return evaluations
+
+
+def is_valid_measure(value: float, measure: Measure) -> bool:
+    """Return whether a value is possible: an accuracy in [0, 1], or any finite number for other measures."""
+    return 0 <= value <= 1 if measure == "accuracy" else bool(np.isfinite(value))
 
 
 def _read_cost(file: Path, steps_done: int) -> Cost | None:
@@ -439,6 +447,10 @@ class Measurements:
     """Settings and network, which must be equal in runs that are averaged."""
     evaluations: Evaluations | None = None
     """All evaluations, if there is more than one per step."""
+    measure: Measure = "accuracy"
+    """What the values in ``table`` are."""
+    exact: bool = True
+    """Whether the values have all digits. Other frameworks round what they log."""
 
 
 def check_test_examples(counts: Sequence[int], tasks: int) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from perdure.record.reader import (
     check_record_curriculum,
     check_test_examples,
     cpu_tensors,
+    is_valid_measure,
     read_record_evaluations,
     save_tensors,
 )
@@ -49,8 +50,9 @@ class Recorder:
     tasks in a single step. ``network`` and ``data`` say where the function that returns the untrained network and the test
     data of each task are: a function at the top level of a module, ``"file.py:function"`` or ``"package.module:function"``; for
     data also a file or folder. The record stores the place and digests, never code, and every command can then use the record
-    (docs/own-models.md). ``decides_by`` names a decision rule other than the argmax of the logits; its tensors are then
-    passed to ``after_task``.
+    (docs/own-models.md). ``measure``: the values are accuracies in [0, 1], losses (``loss``, lower is better) or another
+    performance (``performance``, higher is better). ``decides_by`` names a decision rule other than the argmax of the logits;
+    its tensors are then passed to ``after_task``.
 
     A directory that holds a record already raises `InputError` unless ``resume=True``. Then ``next_step`` is the step to
     continue with, and ``restore(net)`` loads the last checkpoint. If the software, the device or the number of threads has
@@ -75,6 +77,7 @@ class Recorder:
         provenance: Mapping[str, Any] | None = None,
         lifetime_bits: int | None = None,
         test_examples: Sequence[int] | None = None,
+        measure: schema.Measure = "accuracy",
         hardware: Mapping[str, Any] | None = None,
         resume: bool = False,
         allow_changes: bool = False,
@@ -96,6 +99,7 @@ class Recorder:
             network=_plain(network if isinstance(network, Mapping) else None, "network"),
             provenance=_plain(provenance, "provenance"),
             lifetime_bits=lifetime_bits,
+            measure=measure,
             test_examples=check_test_examples(test_examples or (), len(names)),
             software=schema.manifest_software(),
             hardware={**schema.manifest_hardware(), **_plain(hardware, "hardware")},
@@ -241,7 +245,11 @@ class Recorder:
         for task, value in enumerate(values):
             if math.isnan(value) and task in trained_tasks:
                 raise InputError(f"accuracy: expected a value for task {task + 1}, which was trained, got NaN.")
-            if not math.isnan(value) and not 0 <= value <= 1:
+            if not math.isnan(value) and not is_valid_measure(value, self._manifest.measure):
+                if self._manifest.measure != "accuracy":
+                    raise InputError(
+                        f"{self._manifest.measure}, task {task + 1}: expected a finite number, got {value:g}."
+                    )
                 hint = " Divide percentages by 100." if 1 < value <= 100 else ""
                 raise InputError(f"accuracy, task {task + 1}: expected a number between 0 and 1, got {value:g}.{hint}")
         column = None if trained is None else trained + 1
@@ -263,7 +271,7 @@ class Recorder:
     def _resume(self, record: Record, allow_changes: bool) -> None:
         """Continue after the last step of the record; it must have been made with the same options."""
         old, new = record.manifest, self._manifest
-        for field in _IDENTITY:
+        for field in (*_IDENTITY, "measure"):
             difference = _difference(field, getattr(old, field), getattr(new, field))
             if difference:
                 raise InputError(f"{self.path}: cannot resume: {difference}. Choose another directory.")

@@ -6,9 +6,11 @@ import os
 import platform
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Literal
 
 SCHEMA = 1
+Measure = Literal["accuracy", "loss", "performance"]
+"""What the values of a run are: accuracies in [0, 1], losses (lower is better) or another performance (higher is better)."""
 MANIFEST = "record.json"
 NO_RUNS_MARKER = ".no-runs"
 """Marks a folder of networks that were trained for a measurement: `find_records` does not search it."""
@@ -48,6 +50,7 @@ class Manifest:
     network: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     lifetime_bits: int | None = None
+    measure: Measure = "accuracy"
     test_examples: tuple[int, ...] = ()
     steps_done: int = 0
     checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
@@ -62,6 +65,8 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """Return the content of record.json: tasks and steps 1-based, the schema version first."""
         value = asdict(self)
+        if self.measure == "accuracy":
+            del value["measure"]  # records of accuracies stay as earlier versions write them
         value["curriculum"] = [task + 1 for task in self.curriculum]
         value["changes"] = [{**change, "step": change["step"] + 1} for change in self.changes]
         for name in ("checkpoints", "decisions"):

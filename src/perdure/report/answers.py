@@ -30,6 +30,8 @@ def answers(audit: Audit, entry: LearnerAudit) -> tuple[Answer, ...]:
 
 
 def _answer_performance(audit: Audit, entry: LearnerAudit) -> Answer:
+    if entry.measure != "accuracy":
+        return _answer_unbounded(entry)
     accuracy = entry.measures["average_accuracy"]
     if math.isnan(accuracy.mean):
         return Answer(PERFORMANCE, missing=f"Not available: {accuracy.reason}.")
@@ -55,6 +57,26 @@ def _answer_performance(audit: Audit, entry: LearnerAudit) -> Answer:
         tuple(detail(MEASURES[name].label, entry.measures[name]) for name in details)
         + tuple(detail(f"CL_score {name}", value) for name, value in entry.scores.items() if value.mean == value.mean),
     )
+
+
+def _answer_unbounded(entry: LearnerAudit) -> Answer:
+    """Return the answer for losses, or performances without a range: no percentages and no bars."""
+    word = entry.measure
+    average, forgetting = entry.measures[f"average_{word}"], entry.measures[f"{word}_forgetting"]
+    if math.isnan(average.mean):
+        return Answer(PERFORMANCE, missing=f"Not available: {average.reason}.")
+    trained = len(set(entry.curriculum))
+    direction = "lower" if word == "loss" else "higher"
+    when = f"After {trained} task{'s' if trained != 1 else ''}"
+    sentences = [f"{when}, its average {word} is {average.mean:.4g} ({card_margin(average)}; {direction} is better)."]
+    if math.isnan(forgetting.mean):
+        sentences.append(f"Forgetting is not available: {forgetting.reason}.")
+    else:
+        change = "worse" if forgetting.mean >= 0 else "better"
+        sentences.append(
+            f"On earlier tasks, the {word} is {abs(forgetting.mean):.4g} {change} than its best ({card_margin(forgetting)})."
+        )
+    return Answer(PERFORMANCE, (*sentences, *_cost(entry)))
 
 
 def _forgetting(entry: LearnerAudit) -> list[str]:

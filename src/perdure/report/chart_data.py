@@ -61,6 +61,8 @@ def _shown(name: str, value: Interval) -> Interval:
 
 
 def _learner(entry: LearnerAudit, index: int) -> dict[str, Any]:
+    # The charts show accuracies from 0 to 1.
+    table = entry.table if entry.measure == "accuracy" else np.full_like(entry.table, np.nan)
     return {
         "name": entry.learner,
         "title": entry.title,
@@ -70,7 +72,7 @@ def _learner(entry: LearnerAudit, index: int) -> dict[str, Any]:
         "runs": list(entry.runs),
         "tasks": list(entry.tasks),
         "curriculum": [task + 1 for task in entry.curriculum],
-        "table": [[chart_number(value) for value in row] for row in entry.table.tolist()],
+        "table": [[chart_number(value) for value in row] for row in table.tolist()],
         "progress": {name: [chart_interval(value) for value in steps] for name, steps in entry.progress.items()},
         "measures": {name: chart_interval(_shown(name, value)) for name, value in entry.measures.items()},
         "reasons": {name: value.reason for name, value in entry.measures.items() if math.isnan(value.mean)},

@@ -47,10 +47,14 @@ def exported_figures(audit: Audit) -> dict[str, Figure]:
     for number, benchmark in enumerate(benchmarks, start=1):
         suffix = f"-{number}" if len(benchmarks) > 1 else ""
         part = replace(audit, learners=tuple(entry for entry in audit.learners if entry.benchmark == benchmark))
+        accuracies = replace(part, learners=tuple(entry for entry in part.learners if entry.measure == "accuracy"))
+        if accuracies.learners:
+            by_name |= {
+                f"accuracy{suffix}": accuracy_lines(accuracies),
+                f"accuracy-matrices{suffix}": accuracy_matrices(accuracies),
+                f"progress{suffix}": performance_progress_lines(accuracies),
+            }
         by_name |= {
-            f"accuracy{suffix}": accuracy_lines(part),
-            f"accuracy-matrices{suffix}": accuracy_matrices(part),
-            f"progress{suffix}": performance_progress_lines(part),
             f"criteria{suffix}": performance_criteria_dots(part),
             f"criteria-parallel{suffix}": performance_criteria_lines(part),
         }

@@ -98,6 +98,7 @@ def _context(audit: Audit, examples: tuple[ExampleView, ...]) -> dict[str, Any]:
             "retraining": RETRAINING,
         },
         "measures": MEASURES,
+        "has_accuracies": any(entry.measure == "accuracy" for entry in audit.learners),
         "criteria": CRITERIA,
         "weights": list(data["weights"]),
         "benchmarks": list(dict.fromkeys(entry.benchmark for entry in audit.learners)),

@@ -471,18 +471,31 @@ def read_run_weights(file: Path) -> dict[str, Tensor]:
     if file.suffix == ".safetensors":
         return load_tensors(file)
     value = read_torch_file(file, "weights", "a file written by torch.save(network.state_dict(), file)")
+    is_mammoth = isinstance(value, dict) and {"model", "args", "results"} <= value.keys()
     for name in _NESTED_KEYS:
         if isinstance(value, dict) and isinstance(value.get(name), dict):
             value = value[name]
     if not isinstance(value, dict) or not all(isinstance(item, Tensor) for item in value.values()):
         raise InputError(f"{file}: expected a state_dict, a dictionary of names and tensors")
+    if is_mammoth:
+        value = without_mammoth_prefix(value)
     size = file.stat().st_size
     for name, tensor in value.items():
         if not isinstance(name, str) or tensor.layout != torch.strided or tensor.numel() * tensor.element_size() > size:
             raise InputError(
                 f"{file}, tensor {str(name)[:80]!r}: expected a dense tensor that the file holds completely"
             )
-    return value
+    weights: dict[str, Tensor] = value
+    return weights
+
+
+def without_mammoth_prefix(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of the network in a checkpoint of mammoth, which stores them under ``net.`` or ``net.module.``.
+
+    Tensors of the method itself are left out.
+    """
+    names = {name: name.removeprefix("net.").removeprefix("module.") for name in state if str(name).startswith("net.")}
+    return {short: state[name] for name, short in names.items()}
 
 
 def copy_run_head(network: nn.Module, source: nn.Module) -> None:

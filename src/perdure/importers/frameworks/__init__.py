@@ -1,0 +1,1 @@
+"""Readers of other frameworks' files: one file for each framework."""

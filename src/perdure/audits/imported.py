@@ -12,7 +12,7 @@ from perdure.importers import ImportedRun, read
 from perdure.importers.reading import NoResultsError
 from perdure.importers.source import digest_of_files
 from perdure.metrics import compute_metric_variants, compute_metrics, reason
-from perdure.record.reader import find_records, record_digest
+from perdure.record.reader import find_records, record_digest, split_record_paths
 from perdure.record.schema import MANIFEST
 
 
@@ -25,16 +25,6 @@ class ImportOptions:
     metric: str | None = None
     group: str | None = None
     curriculum: tuple[str, ...] | None = None
-
-
-def split_record_paths(paths: Sequence[str | Path]) -> tuple[list[Path], list[Path]]:
-    """Return the paths that hold records, or do not exist, and the paths of other frameworks."""
-    records: list[Path] = []
-    others: list[Path] = []
-    for path in map(Path, paths):
-        is_other = path.is_file() or (path.is_dir() and not any(path.rglob(MANIFEST)))
-        (others if is_other else records).append(path)
-    return records, others
 
 
 def read_imported_runs(paths: Sequence[Path], options: ImportOptions) -> tuple[ImportedRun, ...]:

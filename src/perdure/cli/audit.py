@@ -35,7 +35,6 @@ from perdure.cli.options import (
     parse_names,
     parse_target,
     parse_weights,
-    result_folder,
     user_sources,
 )
 from perdure.cli.output.json_output import print_json
@@ -155,11 +154,9 @@ def audit(
     """
     from perdure.audits import FILE, ImportOptions, ShapcSettings
     from perdure.audits import audit as audit_records
-    from perdure.audits.imported import split_record_paths
     from perdure.cli.output.audit_tables import print_audit, print_shapc
     from perdure.cli.output.import_tables import print_lifelong
     from perdure.cli.output.progress import AuditProgress
-    from perdure.record import Record, find_records
 
     if (network is not None or data is not None) and not shapc:
         raise InputError("--network and --data need --shapc")
@@ -207,16 +204,18 @@ def audit(
             clamp=clamp,
             shapc=settings or False,
             retrain_reference=retrain_reference,
-            importing=ImportOptions(percent, losses, metric, group, parse_names(curriculum)),
+            importing=ImportOptions(percent, losses, metric, group, parse_names(curriculum) if curriculum else None),
             progress=None if bars is None else bars.start,
             **explained,
         )
-    result.save(result_folder(paths[0]) / FILE if out is None else output_file_option(out, FILE))
+    folder = paths[0].parent if paths[0].is_file() else paths[0]
+    result.save(folder / FILE if out is None else output_file_option(out, FILE))
     if as_json:
         print_json(result.to_json())
     else:
         print_audit(result, Console(), variants)
-        print_lifelong(result.lifelong, Console())
+        if result.lifelong:
+            print_lifelong(result.lifelong, Console())
         if shapc:
             print_shapc(result, Console())
         if result.clamp:
@@ -224,6 +223,14 @@ def audit(
 
             for properties in result.clamp:
                 print_latent_properties(properties, Console())
+    _report_unfinished(paths)
+
+
+def _report_unfinished(paths: list[Path]) -> None:
+    """Name the records that are unfinished, and exit with 1 if there are any."""
+    from perdure.record import Record, find_records
+    from perdure.record.reader import split_record_paths
+
     records, _ = split_record_paths(paths)
     unfinished = [path for path in find_records(records) if not Record.open(path).complete] if records else []
     for path in unfinished:

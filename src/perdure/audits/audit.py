@@ -20,7 +20,7 @@ from perdure.audits.accuracy_differences import (
     run_seed,
 )
 from perdure.audits.clamp import LatentProperties, fit_clamp
-from perdure.audits.imported import ImportOptions, imported_provenance, read_imported_runs, split_record_paths
+from perdure.audits.imported import ImportOptions, imported_provenance, read_imported_runs
 from perdure.audits.least_biased import common_least_biased_explainer
 from perdure.audits.lifelong import lifelong_metrics
 from perdure.audits.results import MEASURES, Audit, LearnerAudit, audit_provenance, read_findings
@@ -38,7 +38,7 @@ from perdure.metrics import (
     interval,
 )
 from perdure.record import Measurements, Record, find_records
-from perdure.record.reader import record_digest
+from perdure.record.reader import record_digest, split_record_paths
 
 if TYPE_CHECKING:
     from torch import nn
@@ -97,7 +97,7 @@ def audit(
     """
     path_list = [paths] if isinstance(paths, str | Path) else list(paths)
     record_paths, other_paths = split_record_paths(path_list)
-    imported = read_imported_runs(other_paths, importing or ImportOptions())
+    imported = read_imported_runs(other_paths, importing or ImportOptions()) if other_paths else ()
     found = {path: record_digest(path) for path in find_records(record_paths)} if record_paths else {}
     copies = _copies(found)
     records = [Record.open(path) for path in found if str(path) not in copies]
@@ -116,7 +116,7 @@ def audit(
                 *(imported_provenance(run) for run in imported),
             ),
             clamp=_fit_clamp(runs) if clamp else (),
-            lifelong=lifelong_metrics(imported),
+            lifelong=lifelong_metrics(imported) if imported else (),
             sources={str(path): digest for path, digest in found.items()} | digests,
         )
     )

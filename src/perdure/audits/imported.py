@@ -12,7 +12,7 @@ from perdure.importers import ImportedRun, read
 from perdure.importers.reading import NoResultsError
 from perdure.importers.source import digest_of_files
 from perdure.metrics import compute_metric_variants, compute_metrics, reason
-from perdure.record.reader import find_records, record_digest
+from perdure.record.reader import find_records, record_digest, split_record_paths
 from perdure.record.schema import MANIFEST
 
 
@@ -24,23 +24,11 @@ class ImportOptions:
     losses: bool = False
     metric: str | None = None
     group: str | None = None
-    curriculum: tuple[str, ...] | None = None
-
-
-def split_record_paths(paths: Sequence[str | Path]) -> tuple[list[Path], list[Path]]:
-    """Return the paths that hold records, or do not exist, and the paths of other frameworks."""
-    records: list[Path] = []
-    others: list[Path] = []
-    for path in map(Path, paths):
-        is_other = path.is_file() or (path.is_dir() and not any(path.rglob(MANIFEST)))
-        (others if is_other else records).append(path)
-    return records, others
+    curriculum: str | tuple[str, ...] | None = None
 
 
 def read_imported_runs(paths: Sequence[Path], options: ImportOptions) -> tuple[ImportedRun, ...]:
-    """Return the runs in files of other frameworks; no paths give no runs."""
-    if not paths:
-        return ()
+    """Return the runs in files of other frameworks."""
     try:
         return read(paths, **asdict(options)).runs
     except NoResultsError as error:
@@ -77,4 +65,5 @@ def audit_sources(paths: Sequence[str | Path], options: ImportOptions) -> dict[s
     """Return the digest of each record, and of the files of each imported run, by their paths."""
     records, others = split_record_paths(paths)
     digests = {str(path): record_digest(path) for path in find_records(records)} if records else {}
-    return digests | {run.name: digest_of_files(run.files) for run in read_imported_runs(others, options)}
+    imported = read_imported_runs(others, options) if others else ()
+    return digests | {run.name: digest_of_files(run.files) for run in imported}

@@ -29,9 +29,7 @@ from perdure.cli.options import (
     network_option,
     output_file_option,
     parse_method_options,
-    parse_names,
     parse_weights,
-    result_folder,
     task_data_option,
 )
 from perdure.cli.output.json_output import print_json
@@ -150,12 +148,11 @@ def audit(
     """
     from perdure.audits import FILE, ImportOptions, ShapcSettings
     from perdure.audits import audit as audit_records
-    from perdure.audits.imported import split_record_paths
     from perdure.audits.shapc.values import LEAST_BIASED
     from perdure.cli.output.audit_tables import print_audit, print_shapc
-    from perdure.cli.output.import_tables import print_lifelong
     from perdure.cli.output.progress import AuditProgress
     from perdure.record import Record, find_records
+    from perdure.record.reader import split_record_paths
 
     if (network is not None or data is not None) and not shapc:
         raise InputError("--network and --data need --shapc")
@@ -204,16 +201,16 @@ def audit(
             clamp=clamp,
             shapc=settings or False,
             retrain_reference=retrain_reference,
-            importing=ImportOptions(percent, losses, metric, group, parse_names(curriculum)),
+            importing=ImportOptions(percent, losses, metric, group, curriculum),
             progress=None if bars is None else bars.start,
             **explained,
         )
-    result.save(result_folder(paths[0]) / FILE if out is None else output_file_option(out, FILE))
+    folder = paths[0].parent if paths[0].is_file() else paths[0]
+    result.save(folder / FILE if out is None else output_file_option(out, FILE))
     if as_json:
         print_json(result.to_json())
     else:
         print_audit(result, Console(), variants)
-        print_lifelong(result.lifelong, Console())
         if shapc:
             print_shapc(result, Console())
         if result.clamp:

@@ -16,7 +16,6 @@ from perdure.cli.options import (
     ResultPaths,
     TrainedTasks,
     output_file_option,
-    parse_names,
     result_folder,
 )
 from perdure.cli.output.names import echo
@@ -51,7 +50,7 @@ def report(
 
     if len(paths) == 1 and not paths[0].exists():
         raise InputError(f"{paths[0]}: no such directory")
-    importing = ImportOptions(percent, losses, metric, group, parse_names(curriculum))
+    importing = ImportOptions(percent, losses, metric, group, curriculum)
     saved = paths[0] / FILE
     stored = Audit.load(saved) if len(paths) == 1 and paths[0].is_dir() and saved.exists() else None
     if stored is not None and _is_current(stored, paths[0], importing):

@@ -183,6 +183,16 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
     return sorted(path for path in records if records.isdisjoint(path.parents))
 
 
+def split_record_paths(paths: Iterable[str | Path]) -> tuple[list[Path], list[Path]]:
+    """Return the paths that hold records, or do not exist, and the paths that hold other results."""
+    records: list[Path] = []
+    others: list[Path] = []
+    for path in map(Path, paths):
+        is_other = path.is_file() or (path.is_dir() and not any(path.rglob(MANIFEST)))
+        (others if is_other else records).append(path)
+    return records, others
+
+
 def record_digest(path: Path) -> str:
     """Return the SHA-256 of the measurements of a record: it changes if and only if one of the files changes."""
     total = hashlib.sha256()

@@ -24,13 +24,11 @@ class ImportOptions:
     losses: bool = False
     metric: str | None = None
     group: str | None = None
-    curriculum: tuple[str, ...] | None = None
+    curriculum: str | tuple[str, ...] | None = None
 
 
 def read_imported_runs(paths: Sequence[Path], options: ImportOptions) -> tuple[ImportedRun, ...]:
-    """Return the runs in files of other frameworks; no paths give no runs."""
-    if not paths:
-        return ()
+    """Return the runs in files of other frameworks."""
     try:
         return read(paths, **asdict(options)).runs
     except NoResultsError as error:
@@ -67,4 +65,5 @@ def audit_sources(paths: Sequence[str | Path], options: ImportOptions) -> dict[s
     """Return the digest of each record, and of the files of each imported run, by their paths."""
     records, others = split_record_paths(paths)
     digests = {str(path): record_digest(path) for path in find_records(records)} if records else {}
-    return digests | {run.name: digest_of_files(run.files) for run in read_imported_runs(others, options)}
+    imported = read_imported_runs(others, options) if others else ()
+    return digests | {run.name: digest_of_files(run.files) for run in imported}

@@ -32,7 +32,6 @@ from perdure.cli.options import (
     Weights,
     output_file_option,
     parse_method_options,
-    parse_names,
     parse_target,
     parse_weights,
     user_sources,
@@ -155,7 +154,6 @@ def audit(
     from perdure.audits import FILE, ImportOptions, ShapcSettings
     from perdure.audits import audit as audit_records
     from perdure.cli.output.audit_tables import print_audit, print_shapc
-    from perdure.cli.output.import_tables import print_lifelong
     from perdure.cli.output.progress import AuditProgress
 
     if (network is not None or data is not None) and not shapc:
@@ -204,7 +202,7 @@ def audit(
             clamp=clamp,
             shapc=settings or False,
             retrain_reference=retrain_reference,
-            importing=ImportOptions(percent, losses, metric, group, parse_names(curriculum) if curriculum else None),
+            importing=ImportOptions(percent, losses, metric, group, curriculum),
             progress=None if bars is None else bars.start,
             **explained,
         )
@@ -214,8 +212,6 @@ def audit(
         print_json(result.to_json())
     else:
         print_audit(result, Console(), variants)
-        if result.lifelong:
-            print_lifelong(result.lifelong, Console())
         if shapc:
             print_shapc(result, Console())
         if result.clamp:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from perdure.cli.options import AsJson, Group, Losses, MetricName, Percent, TrainedTasks, parse_names
+from perdure.cli.options import AsJson, Group, Losses, MetricName, Percent, TrainedTasks
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.names import echo
 
@@ -49,7 +49,7 @@ def import_(
         percent=percent,
         losses=losses,
         metric=metric,
-        curriculum=parse_names(curriculum),
+        curriculum=curriculum,
         group=group,
         learner=name,
     )

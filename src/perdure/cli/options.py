@@ -171,11 +171,6 @@ def parse_weights(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
     return weights
 
 
-def parse_names(text: str | None) -> tuple[str, ...] | None:
-    """Return the names of a comma-separated option, or None if it was not given."""
-    return None if text is None else tuple(part.strip() for part in text.split(","))
-
-
 def parse_integers(text: str | None, option: str) -> list[int] | None:
     """Return the integers of a comma-separated option, or None if it was not given."""
     if text is None:

@@ -15,7 +15,6 @@ from perdure.cli.options import (
     ResultPaths,
     TrainedTasks,
     output_file_option,
-    parse_names,
     result_folder,
 )
 from perdure.cli.output.names import echo
@@ -46,7 +45,7 @@ def report(
     """
     from perdure.audits import ImportOptions
 
-    importing = ImportOptions(percent, losses, metric, group, parse_names(curriculum))
+    importing = ImportOptions(percent, losses, metric, group, curriculum)
     result = stored_or_new_audit(paths, "report", importing)
     echo(result.report(result_folder(paths[0]) / PAGE if out is None else output_file_option(out, PAGE)))
     for written in (result.tables(tables) if tables else []) + (result.figures(figures) if figures else []):

@@ -19,7 +19,6 @@ from perdure.cli.options import (
     TrainedTasks,
     Weights,
     output_file_option,
-    parse_names,
     parse_weights,
 )
 from perdure.cli.output.json_output import print_json
@@ -74,7 +73,7 @@ def score(
 
     from perdure.audits import audit_runs, lifelong_metrics
     from perdure.cli.output.audit_tables import print_audit
-    from perdure.cli.output.import_tables import print_grouping, print_lifelong, print_reported
+    from perdure.cli.output.import_tables import print_grouping, print_reported
     from perdure.importers import read, read_matrix_costs
 
     imported = read(
@@ -82,7 +81,7 @@ def score(
         percent=percent,
         losses=losses,
         metric=metric,
-        curriculum=parse_names(curriculum),
+        curriculum=curriculum,
         group=group,
         learner=name,
     )
@@ -110,7 +109,6 @@ def score(
         console = Console()
         print_grouping(imported, console)
         print_audit(audit, console, variants)
-        print_lifelong(audit.lifelong, console)
         print_reported(imported.runs, console)
     if report is not None:
         page = audit.report(output_file_option(report, "report.html"))

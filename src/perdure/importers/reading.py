@@ -51,7 +51,7 @@ def read(
     percent: bool = False,
     losses: bool = False,
     metric: str | None = None,
-    curriculum: Sequence[str | int] | None = None,
+    curriculum: str | Sequence[str | int] | None = None,
     group: str | None = None,
     learner: str | None = None,
 ) -> Imported:
@@ -64,13 +64,15 @@ def read(
     losses : read losses, lower is better, instead of accuracies
     metric : the metric to read, with ``{task}`` in place of the task (``eval/{task}/acc``); for W&B, TensorBoard and
         lm-evaluation-harness
-    curriculum : the task of each step, by name or number (from 1); for results that do not state it
+    curriculum : the task of each step, by name or number (from 1), or these separated by commas; for results that do not
+        state it
     group : pattern of the paths, ``{learner}/{seed}/*.csv``; by default learner and seed are taken from the files, or from the
         names of files and folders
     learner : name of the learner of all runs
     """
+    tasks = curriculum.split(",") if isinstance(curriculum, str) else curriculum
     options = ReadOptions(
-        percent, losses, metric, None if curriculum is None else tuple(str(task) for task in curriculum)
+        percent, losses, metric, None if tasks is None else tuple(str(task).strip() for task in tasks)
     )
     if group is not None:
         compile_group(group)  # an invalid pattern is reported before files are read

@@ -183,8 +183,8 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
     return sorted(path for path in records if records.isdisjoint(path.parents))
 
 
-def split_record_paths(paths: Sequence[str | Path]) -> tuple[list[Path], list[Path]]:
-    """Return the paths that hold records, or do not exist, and the paths of other frameworks."""
+def split_record_paths(paths: Iterable[str | Path]) -> tuple[list[Path], list[Path]]:
+    """Return the paths that hold records, or do not exist, and the paths that hold other results."""
     records: list[Path] = []
     others: list[Path] = []
     for path in map(Path, paths):

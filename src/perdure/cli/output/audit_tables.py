@@ -11,6 +11,7 @@ from rich.text import Text
 
 from perdure.audits import MEASURES, AccuracyDifference, Audit, Interval, LearnerAudit, ShapcResult
 from perdure.audits.accuracy_differences import LEVEL
+from perdure.audits.lifelong import LABELS, LifelongMetrics
 from perdure.audits.shapc.results import (
     CLIP_NOTE,
     SCALE,
@@ -63,6 +64,8 @@ def print_audit(audit: Audit, console: Console, variants: bool = False) -> None:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in audit.first_places.items())
         known = ", ".join(audit.first_place_criteria)
         write(f"Share of all weightings of {known} under which each learner ranks first: {shares}")
+    if audit.lifelong:
+        print_lifelong(audit.lifelong, console)
 
 
 def _table(audit: Audit, learners: tuple[LearnerAudit, ...], with_benchmark: bool, variants: bool) -> Table:
@@ -250,3 +253,22 @@ def _uncompared_pairs(audit: Audit) -> dict[str, list[str]]:
         ]
         for reason, pairs in reasons.items()
     }
+
+
+def print_lifelong(results: Sequence[LifelongMetrics], console: Console) -> None:
+    """Print the lifelong-learning metrics, one column for each run."""
+    table = Table(title="Lifelong-learning metrics (New et al. 2022)", title_justify="left", header_style="bold")
+    table.add_column("metric ↑")
+    for result in results:
+        table.add_column(shown_name(result.learner, NAME_WIDTH), justify="right")
+    for name, label in LABELS.items():
+        table_row(table, (label, *(_lifelong_value(result.values[name]) for result in results)))
+    console.print(table)
+    write = line_writer(console)
+    for result in results:
+        for name, why in result.reasons.items():
+            write(f"missing ({result.learner}): {LABELS[name]}: {why}", style="dim")
+
+
+def _lifelong_value(value: float) -> str:
+    return "–" if value != value else f"{value:.4f}"

@@ -10,7 +10,6 @@ from rich.table import Table
 
 from perdure.audits import MEASURES
 from perdure.audits.imported import unavailable_metrics
-from perdure.audits.lifelong import LABELS, LifelongMetrics
 from perdure.cli.output.names import line_writer, shown_name, table_row
 
 if TYPE_CHECKING:
@@ -130,24 +129,3 @@ def print_reported(runs: Sequence[ImportedRun], console: Console) -> None:
         write("Computed by the framework itself, in its units:")
     for line in lines:
         write(line, style="dim")
-
-
-def print_lifelong(results: Sequence[LifelongMetrics], console: Console) -> None:
-    """Print the lifelong-learning metrics, one column for each run."""
-    if not results:
-        return
-    table = Table(title="Lifelong-learning metrics (New et al. 2022)", title_justify="left", header_style="bold")
-    table.add_column("metric ↑")
-    for result in results:
-        table.add_column(shown_name(result.learner, NAME_WIDTH), justify="right")
-    for name, label in LABELS.items():
-        table_row(table, (label, *(_number(result.values[name]) for result in results)))
-    console.print(table)
-    write = line_writer(console)
-    for result in results:
-        for name, why in result.reasons.items():
-            write(f"missing ({result.learner}): {LABELS[name]}: {why}", style="dim")
-
-
-def _number(value: float) -> str:
-    return "–" if value != value else f"{value:.4f}"

@@ -319,20 +319,26 @@ def _order_of_training(header: list[str], rows: list[list[str]]) -> list[str]:
 def _without_percent_signs(sheet: _Sheet, *, is_long: bool) -> None:
     """Remove percent signs; either all values have one or none. In a wide table, only the first column may be an index."""
     rows = sheet.rows[1:] if is_long else sheet.rows
-    signed = {column for row in rows for column, cell in enumerate(row) if "%" in cell}
+    header = [cell.strip().lower() for cell in sheet.rows[0]]
+    values = {column for column, name in enumerate(header) if name in ("accuracy", "loss")} if is_long else None
+    signed = {
+        column
+        for row in rows
+        for column, cell in enumerate(row)
+        if "%" in cell and (values is None or column in values)
+    }
     if not signed:
         return
     sheet.is_percent = True
     sheet.notes.append("values with a percent sign")
-    width = max(map(len, rows))
-    values = signed if is_long else signed | set(range(1, width))
+    checked = signed | set(range(1, max(map(len, rows)))) if values is None else values
     numbers = sheet.numbers[1:] if is_long else sheet.numbers
     for number, row in zip(numbers, rows, strict=True):
         for column, cell in enumerate(row):
             match = _PERCENT.fullmatch(cell)
-            if match:
+            if match and column in checked:
                 row[column] = match[1]
-            elif column in values and cell.strip().lower() not in _EMPTY:
+            elif column in checked and cell.strip().lower() not in _EMPTY:
                 raise InputError(
                     f"{sheet.path}, row {number}, column {column + 1}: expected a percentage such as 98%, as in other"
                     " cells, got"

@@ -32,6 +32,7 @@ def read_wandb(sources: Sequence[Source], options: ReadOptions) -> list[Imported
 def _read(source: Source, options: ReadOptions) -> list[ImportedRun]:
     path = source.path
     header, *rows = read_csv_file(path)
+    header = [" ".join(name.split()) for name in header]
     step_name = "_step" if "_step" in header else "Step"
     if step_name not in header or not rows:
         raise InputError(f"{path}: expected the column {step_name} and at least one row.")

@@ -42,6 +42,13 @@ def one():
     return tests()[0]
 
 
+def nothing():
+    return None
+
+
+instance = trained()
+
+
 def series():
     return [(x.reshape(16, 3, 2), y) for x, y in tests()]
 
@@ -206,6 +213,37 @@ def test_time_series_need_a_layout(project):
     project(*command, "--layout", "ntc")
     assert "--layout ct: expected nct" in project(*command, "--layout", "ct", code=2).stderr
     assert "--layout needs --network" in project("explain", "runs/mine", "--layout", "nct", code=2).stderr
+
+
+def test_a_network_itself_data_that_are_missing_and_a_moved_record(project, tmp_path):
+    project("explain", "--network", "own.py:instance", "--data", "own.py:one", "--method", "grad", "--out", "instance")
+    project("explain", "--network", "own.py:trained", "--data", "own.py:one", "--method", "grad", "--out", "function")
+    first, second = (np.load(tmp_path / name / "maps.npz")["grad"] for name in ("instance", "function"))
+    np.testing.assert_array_equal(first, second)
+    empty = project("explain", "--network", "own.py:make", "--data", "own.py:nothing", code=2).stderr
+    assert "--data own.py:nothing: the function returned None" in empty
+    project(
+        "trust",
+        "bias",
+        "--network",
+        "own.py:make",
+        "--data",
+        "own.py:tests",
+        "--examples",
+        4,
+        "--permutations",
+        20,
+        "--method",
+        "grad",
+    )
+    project("explain", "runs/mine", "--method", "grad", *OWN, "--store")
+    (tmp_path / "elsewhere/deep/er").mkdir(parents=True)
+    (tmp_path / "runs/mine").rename(tmp_path / "elsewhere/deep/er/mine")
+    (tmp_path / "own.py").rename(tmp_path / "elsewhere/own.py")
+    moved = project("explain", "elsewhere/deep/er/mine", code=2).stderr
+    assert "elsewhere/deep/er/mine: the record refers to" in moved
+    assert "which is missing" in moved
+    assert "pass --network and --data (with --store to use them from now on)" in moved
 
 
 def test_data_are_read_from_a_file(project, tmp_path):

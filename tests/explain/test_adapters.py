@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -248,7 +248,9 @@ def test_a_model_without_an_embedding_layer_is_masked_by_ids():
     model = perdure.adapt(Counts(), Tokens(mask=7))
     maps = explain.attribute(model, ids, 1, "exact_shapley")
     assert maps.tolist() == [[2.0, 0.0, 2.0, 0.0]]
-    with pytest.raises(InputError, match="no gradient"):
+    with pytest.raises(
+        InputError, match=r"not by an nn.Embedding that returns one vector per token; use 'shapley' or 'lime'"
+    ):
         explain.attribute(model, ids, 1, "grad")
     with pytest.raises(InputError, match="there is no mean embedding; pass the id"):
         explain.attribute(perdure.adapt(Counts(), Tokens(mask="mean")), ids, 1, "shapley")
@@ -305,6 +307,48 @@ def test_rule_based_explainers_work_on_the_embeddings_of_a_text():
         assert explain.attribute(model, IDS, 1, method).shape == IDS.shape
     plain = explain.attribute(model, IDS, 1, "lrp", options={"epsilon": 1e-9})
     torch.testing.assert_close(plain, explain.attribute(model, IDS, 1, "gradient_x_input"), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_kept_tokens_have_no_attribution(method):
+    if method == "gradcam":
+        return
+    model = perdure.adapt(Convolutional().eval(), Tokens(mask=0, keep=(int(IDS[0, 1]),)))
+    kept = int(IDS[0, 1]) == IDS
+    maps = explain.attribute(model, IDS, 1, method, samples=10)
+    assert not maps[kept].any()
+    assert maps[~kept].abs().sum() > 0
+
+
+def test_deepshap_explains_functional_activations_of_texts_and_of_several_inputs():
+    net = Convolutional().eval()
+    maps = explain.attribute(perdure.adapt(net, Tokens(mask=0)), IDS, 1, "deepshap")
+    expected = net(IDS)[:, 1] - net(torch.zeros_like(IDS))[:, 1]
+    torch.testing.assert_close(maps.sum(1), expected.detach(), atol=1e-5, rtol=0)
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right, self.head = nn.Linear(4, 6), nn.Linear(3, 6), nn.Linear(6, 2)
+
+        def forward(self, left: Tensor, right: Tensor) -> Any:
+            return self.head(torch.relu(self.left(left) + self.right(right)))
+
+    torch.manual_seed(0)
+    two = Two().eval()
+    x = {"left": rows(3, 4), "right": rows(3, 3, seed=1)}
+    background = {"left": rows(9, 4, seed=2), "right": rows(9, 3, seed=3)}
+    deep = explain.attribute(two, x, 1, "deepshap", background=background)
+    difference = two(**x)[:, 1] - two(**background)[:, 1].mean()
+    torch.testing.assert_close(deep["left"].sum(1) + deep["right"].sum(1), difference.detach(), atol=1e-5, rtol=0)
+
+
+def test_multi_label_models_outside_pytorch_have_one_output_per_label():
+    x, y = data(classes=2)
+    labels = np.stack([y, x[:, 2] > 0], axis=1).astype(int)
+    model = RandomForestClassifier(n_estimators=5, random_state=0).fit(x, labels)
+    maps = explain.attribute(model, x[:20], 1, "exact_shapley", background=x)
+    assert np.abs(maps).mean(axis=0).argmax() == 2  # the variable that decides the second label
 
 
 class Recurrent(nn.Module):

@@ -444,3 +444,15 @@ def test_a_damaged_state_is_rejected(tmp_path):
 def test_a_single_accuracy_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"accuracy: expected one number per task, got the single number 0.9"):
         Recorder(tmp_path / "run", tasks=2).after_task(None, accuracy=0.9)  # type: ignore[arg-type]
+
+
+def test_tasks_may_be_given_by_their_names(tmp_path):
+    recorder = Recorder(tmp_path / "run", tasks=["morning", "evening"])
+    recorder.after_task(accuracy={"morning": 0.9}, task="morning")
+    recorder.after_task(accuracy={"evening": 0.8, "morning": 0.5}, task="evening")
+    assert Record.open(tmp_path / "run").table[1].tolist() == [0.5, 0.8]
+    other = Recorder(tmp_path / "other", tasks=["morning", "evening"])
+    with pytest.raises(InputError, match="expected task 1, as in the curriculum, got task 2"):
+        other.after_task(accuracy=[0.9, 0.1], task="evening")
+    with pytest.raises(InputError, match="there is no task 'mornin', did you mean 'morning'"):
+        other.after_task(accuracy=[0.9, 0.1], task="mornin")

@@ -190,11 +190,55 @@ def test_regression_and_several_labels_are_explained_where_that_is_defined(tmp_p
         audit_shapc(path, network=lambda: nn.Linear(4, 3), data=several, settings=SETTINGS)
     chosen = ShapcSettings(samples=8, background=4, untrained=2, target=2)
     result = audit_shapc(path, network=lambda: nn.Linear(4, 3), data=several, settings=chosen, examples=4)
-    assert result.settings["explained"] == "the logit of output 2"
+    assert result.settings["explained"] == "the logit of output 3"
     with pytest.raises(InputError, match="multi-label data have no single"):
         network_bias(nn.Linear(4, 3), several[0], settings=BiasSettings(methods=["grad"]))
     bias = network_bias(nn.Linear(4, 3), several[0], target=1, examples=4, settings=BiasSettings(methods=["grad"]))
     assert np.isfinite(bias["grad"].overall.mean)
+
+
+def test_numbers_as_labels_of_a_classifier_are_refused(tmp_path):
+    path = record(tmp_path / "run", [nn.Linear(4, 3) for _ in range(2)])
+    numbers = [(DATA[0][0], DATA[0][1] + 0.5)] * 2
+    with pytest.raises(
+        InputError, match="the labels are not integers, as for a regression model, but the model has 3 outputs"
+    ):
+        audit_shapc(path, network=lambda: nn.Linear(4, 3), data=numbers, settings=SETTINGS)
+    with pytest.raises(InputError, match="but the model has 3 outputs"):
+        network_bias(nn.Linear(4, 3), numbers[0], settings=BiasSettings(methods=["grad"]))
+
+
+def test_the_bias_of_a_network_is_measured_on_the_tasks_of_its_data_and_on_series():
+    torch.manual_seed(0)
+    settings = BiasSettings(methods=["grad", "lime"], permutations=20)
+    several = network_bias(nn.Linear(4, 6), DATA, examples=6, settings=settings)
+    assert several.examples == 6
+    with_background = network_bias(nn.Linear(4, 6), (*DATA[0], DATA[1][0]), examples=6, settings=settings)
+    assert with_background.settings["background"] == 12
+
+    class Sums(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.head(torch.tanh(x).sum(1))
+
+    series = (torch.randn(8, 5, 3), torch.arange(8) % 2)
+    result = network_bias(perdure.adapt(Sums(), Series("ntc")), series, examples=4, settings=settings)
+    assert result.settings["player_count"] == 5
+
+
+def test_heads_in_a_dictionary_of_modules_grow_too():
+    class Named(nn.Module):
+        def __init__(self, names: str) -> None:
+            super().__init__()
+            self.heads = nn.ModuleDict({name: nn.Linear(2, 2) for name in names})
+
+    for names in ("a", "abc"):
+        network, target = Named("ab"), Named(names)
+        resize_heads(network, target.state_dict())
+        network.load_state_dict(target.state_dict())
 
 
 def test_data_are_lists_of_arrays_datasets_or_loaders():
@@ -439,6 +483,9 @@ def test_unusable_data_files_are_refused(tmp_path, arrays, message):
     with pytest.raises(InputError, match=r"unknown kind of file '.parquet'"):
         read_user_data(str(tmp_path / "a.parquet"))
     (tmp_path / "empty").mkdir()
+    (tmp_path / "b.csv").write_text("a,outcome,f\n1,2,3\n4,5,6\n")
+    with pytest.raises(InputError, match="no label column; expected a column named label, class, target"):
+        read_user_data(str(tmp_path / "b.csv"))
     with pytest.raises(InputError, match="no images in <class>/"):
         read_user_data(str(tmp_path / "empty"))
 

@@ -8,9 +8,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from pathlib import Path
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from perdure.base.errors import InputError
@@ -57,7 +57,8 @@ def load_function(text: str) -> UserFunction:
 def load_object(text: str) -> Any:
     """Return what ``file.py:name`` or ``package.module:name`` names; a function as `UserFunction`. The file is executed."""
     path, name, value = _loaded(text)
-    return UserFunction(path, name, value) if callable(value) and not hasattr(value, "__len__") else value
+    is_function = isinstance(value, type | FunctionType | MethodType | BuiltinFunctionType | partial)
+    return UserFunction(path, name, value) if is_function else value
 
 
 def _loaded(text: str) -> tuple[Path, str, Any]:

@@ -136,6 +136,8 @@ def explain(
     index = run.checked_step(None if step is None else step - 1)
     explained_network = run.network(index) if score == "logits" else run.decision_network(index)
     names = {"label": "the true class", "predicted": "the predicted class"}
+    if run.data.kind == "regression":
+        names["label"] = "output 1"
     explained = describe_run_score(names.get(target, f"output {target}"), score, run.decides_by)
     rows = _rows(run, task, parse_integers(examples, "--examples"))
     x, labels = run.data.inputs(task - 1, rows).to(device), run.data.labels(task - 1)[rows]

@@ -260,11 +260,18 @@ def _with_layout(source: Any, layout: str) -> Any:
     if layout not in ("nct", "ntc"):
         raise InputError(f"--layout {layout}: expected nct for (n, channels, time) or ntc for (n, time, channels)")
     series = Series(layout)  # type: ignore[arg-type]
+
+    def described(model: Any) -> Any:
+        inputs = getattr(model, "inputs", None)
+        if inputs is not None:
+            raise InputError(f"--layout {layout}: the network already describes its inputs: {inputs}; remove --layout")
+        return adapt(model, series)
+
     if isinstance(source, list | tuple):
-        return [adapt(model, series) for model in source]
+        return [described(model) for model in source]
     if not callable(source) or hasattr(source, "parameters"):
-        return adapt(source, series)
-    return lambda *arguments, **keywords: adapt(source(*arguments, **keywords), series)
+        return described(source)
+    return lambda *arguments, **keywords: described(source(*arguments, **keywords))
 
 
 def user_data(text: str) -> Any:
@@ -272,9 +279,12 @@ def user_data(text: str) -> Any:
     from perdure.runs.data_sources import read_user_data
 
     try:
-        return read_user_data(text)
+        data = read_user_data(text)
     except InputError as error:
         raise InputError(f"--data {error.cli or error}") from None
+    if data is None:
+        raise InputError(f"--data {text}: the function returned None; expected (inputs, labels) for each task")
+    return data
 
 
 def user_sources(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, error_suggestion
 from perdure.base.files import read_csv_file, settle_digests, write_csv_file, write_json
 from perdure.record import schema
 from perdure.record.reader import (
@@ -146,9 +146,9 @@ class Recorder:
     def after_task(
         self,
         network: nn.Module | Mapping[str, Any] | None = None,
-        accuracy: Sequence[float | None] | Mapping[int, float] | None = None,
+        accuracy: Sequence[float | None] | Mapping[Any, float] | None = None,
         *,
-        task: int | None = None,
+        task: int | str | None = None,
         parameters: int | None = None,
         kept: int | None = 0,
         teachers: int | None = 0,
@@ -160,11 +160,11 @@ class Recorder:
     ) -> None:
         """Record a finished step: the accuracy on each task, and optionally a checkpoint, costs and evaluations.
 
-        ``accuracy``: one value per task, or a mapping from tasks (0-based) to values. A value may be missing (NaN, None or
-        absent) only for a task that has not been trained. ``task``: the task that was trained; it is compared with the
-        curriculum to detect a loop that starts at the wrong step. ``network`` (a module or its state_dict) is saved as a
-        checkpoint; its parameters are counted if ``parameters`` is None. ``decision``: additional tensors for decisions, if
-        logits do not decide. ``kept``, ``teachers``, ``memory_bits``, ``operations`` and ``passes``: see `Cost`.
+        ``accuracy``: one value per task, or a mapping from tasks (0-based, or their names) to values. A value may be missing
+        (NaN, None or absent) only for a task that has not been trained. ``task``: the task that was trained; it is compared
+        with the curriculum to detect a loop that starts at the wrong step. ``network`` (a module or its state_dict) is saved
+        as a checkpoint; its parameters are counted if ``parameters`` is None. ``decision``: additional tensors for decisions,
+        if logits do not decide. ``kept``, ``teachers``, ``memory_bits``, ``operations`` and ``passes``: see `Cost`.
         ``evaluations``: evaluations within the step, each the number of batches learned so far and the accuracy on each
         task.
         """
@@ -174,9 +174,10 @@ class Recorder:
         if step == len(self._manifest.curriculum):
             raise InputError(f"{self.path}: all {step} steps are already recorded.")
         trained = self._manifest.curriculum[step]
-        if task is not None and task != trained:
+        number = self._task_number(task)
+        if number is not None and number != trained:
             raise InputError(
-                f"{self.path}, step {step + 1}: expected task {trained + 1}, as in the curriculum, got task {task + 1}."
+                f"{self.path}, step {step + 1}: expected task {trained + 1}, as in the curriculum, got task {number + 1}."
             )
         if accuracy is None:
             raise InputError("accuracy: expected one value per task, got None.")
@@ -237,7 +238,7 @@ class Recorder:
             network.load_state_dict(Record.open(self.path).checkpoint(max(self._manifest.checkpoints)))
 
     def _accuracy_rows(
-        self, after: int, trained: int | None, accuracy: Sequence[float | None] | Mapping[int, float]
+        self, after: int, trained: int | None, accuracy: Sequence[float | None] | Mapping[Any, float]
     ) -> list[tuple[int, int | None, int, float]]:
         """Return the rows of accuracy.csv for one evaluation, without tasks that were not measured."""
         values = self._values_by_task(accuracy)
@@ -255,10 +256,20 @@ class Recorder:
         column = None if trained is None else trained + 1
         return [(after, column, task + 1, value) for task, value in enumerate(values) if not math.isnan(value)]
 
-    def _values_by_task(self, accuracy: Sequence[float | None] | Mapping[int, float]) -> list[float]:
+    def _task_number(self, task: Any) -> Any:
+        """Return the number of a task (0-based) that is given by its name."""
+        if not isinstance(task, str):
+            return task
+        if task not in self._manifest.tasks:
+            known = error_suggestion(task, list(self._manifest.tasks))
+            raise InputError(f"{self.path}: there is no task {task!r}, {known}.")
+        return self._manifest.tasks.index(task)
+
+    def _values_by_task(self, accuracy: Sequence[float | None] | Mapping[Any, float]) -> list[float]:
         """Return one value per task, NaN where it is missing."""
         tasks = len(self._manifest.tasks)
         if isinstance(accuracy, Mapping):
+            accuracy = {self._task_number(task): value for task, value in accuracy.items()}
             unknown = [task for task in accuracy if task not in range(tasks)]
             if unknown:
                 raise InputError(f"accuracy: expected tasks from 0 to {tasks - 1}, got {unknown[0]!r}.")

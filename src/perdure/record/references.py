@@ -43,7 +43,15 @@ class Reference:
 
     def file(self, record: Path) -> Path:
         """Return the file that the reference leads to; a missing file raises `InputError`."""
-        return target_file(self.target, record)
+        try:
+            return target_file(self.target, record)
+        except InputError as error:
+            place = (record / self.target.rpartition(":")[0]).resolve() if self.target.endswith(".py") else self.target
+            raise InputError(
+                f"{record}: the record refers to {place}, which is missing ({error}); restore it, or pass network= and data=",
+                cli=f"{record}: the record refers to {place}, which is missing ({error}); restore it, or pass --network and "
+                "--data (with --store to use them from now on)",
+            ) from None
 
     def load_target(self, record: Path) -> str:
         """Return the target as it can be loaded from the working directory."""

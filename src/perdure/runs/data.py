@@ -178,6 +178,13 @@ class UserData:
         return self.inputs(task, np.sort(balanced_data_order(self.labels(task), seed, task)[:count]))
 
 
+def with_background(data: Any) -> tuple[Any, Any]:
+    """Return data and their background: the third part of (inputs, labels, background), None for other forms."""
+    if isinstance(data, tuple | list) and len(data) == 3 and _is_labels(data[1]) and not _is_labelled(data[0]):
+        return [tuple(data[:2])], [data[2]]
+    return data, None
+
+
 def task_sets(data: Any) -> list[Any]:
     """Return the examples of each task: of a list as it is; a pair, a Dataset or a DataLoader is a single task."""
     if isinstance(data, Mapping):
@@ -235,6 +242,17 @@ def _checked_pair(
             f"{name}: labels of type {y.dtype} with minimum {y.min()}; expected output units, integers from 0"
         )
     return x, y.astype(np.int64)
+
+
+def check_regression_outputs(kind: str, outputs: int, where: str) -> None:
+    """Refuse labels that are not integers for a model with several outputs: it is probably a classifier."""
+    if kind == "regression" and outputs > 1:
+        raise InputError(
+            f"{where}: the labels are not integers, as for a regression model, but the model has {outputs} outputs; pass "
+            "output units as labels (integers from 0), or target= the output to explain",
+            cli=f"{where}: the labels are not integers, as for a regression model, but the model has {outputs} outputs; pass "
+            "output units as labels (integers from 0), or --target and the number of the output to explain",
+        )
 
 
 def run_data_array(values: Any) -> NDArray[Any]:

@@ -74,10 +74,7 @@ class UserNetworks:
 
     def _call(self, name: str) -> Any:
         if not callable(self.source):
-            raise InputError(
-                f"{name}: expected a function that returns a torch.nn.Module, a module, or one model after each step, got a "
-                f"{type(self.source).__name__}"
-            )
+            return made_network(self.source, name)  # a fitted model outside PyTorch
         return self.source(*self.arguments) if self.arguments and takes_shape(self.source) else self.source()
 
 
@@ -163,9 +160,11 @@ def _resize_lists(network: nn.Module, state: Mapping[str, Tensor]) -> list[nn.Mo
     """Remove the entries of module lists that a checkpoint does not have, and copy the last entry for those it adds."""
     added: list[nn.Module] = []
     for name, module in list(network.named_modules()):
+        prefix = f"{name}." if name else ""
+        if isinstance(module, nn.ModuleDict) and len(module):
+            added += _resize_dict(module, {key[len(prefix) :].split(".")[0] for key in state if key.startswith(prefix)})
         if not isinstance(module, nn.ModuleList) or not len(module):
             continue
-        prefix = f"{name}." if name else ""
         entries = {key[len(prefix) :].split(".")[0] for key in state if key.startswith(prefix)}
         stored = sorted(int(entry) for entry in entries if entry.isdigit())
         if not stored or stored != list(range(len(stored))):
@@ -175,6 +174,22 @@ def _resize_lists(network: nn.Module, state: Mapping[str, Tensor]) -> list[nn.Mo
         while len(module) < len(stored):
             module.append(copy.deepcopy(module[len(module) - 1]))
             added += list(module[len(module) - 1].modules())
+    return added
+
+
+def _resize_dict(modules: nn.ModuleDict, stored: set[str]) -> list[nn.Module]:
+    """Remove the entries of a dictionary of modules that a checkpoint does not have, and copy one for those it adds."""
+    if not stored:
+        return []
+    last = list(modules.values())[-1]
+    for key in [
+        key for key, entry in modules.items() if key not in stored and next(entry.parameters(), None) is not None
+    ]:
+        del modules[key]
+    added: list[nn.Module] = []
+    for key in sorted(stored - set(modules)):
+        modules[key] = copy.deepcopy(last)
+        added += list(modules[key].modules())
     return added
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from perdure.runs.data import UserData
+from perdure.runs.data import UserData, with_background
 from perdure.runs.loaded_run import LoadedRun, load_run_weights, read_run_weights
 from perdure.runs.networks import UserNetworks, usable_network
 
@@ -21,28 +21,20 @@ def build_single_network(
     ``network``: a function that returns it, or the network itself. A function that needs two arguments gets the input shape and
     the number of outputs, by default the largest label + 1. ``weights``: a file of weights to load into the network.
     """
-    sets = data if isinstance(data, UserData) else UserData.checked([tuple(data[:2])] if _has_parts(data) else data)
+    sets = data if isinstance(data, UserData) else UserData.checked(*with_background(data))
     count = outputs or 1 + max(max(units) for units in sets.classes)
     shape = tuple(sets.inputs(0, np.arange(1)).shape[1:])
     made = UserNetworks(network, (shape, count)).blank(name=name).eval()
     if weights is None:
         return made
-    source = "--outputs" if outputs else "the largest label + 1; pass --outputs if there are more"
-    return load_run_weights(
-        made, read_run_weights(weights), f"{weights}: the checkpoint, for a network of {count} outputs ({source}),"
-    )
-
-
-def _has_parts(data: Any) -> bool:
-    """Return whether data are (inputs, labels) or (inputs, labels, background)."""
-    return isinstance(data, tuple | list) and len(data) in (2, 3) and hasattr(data[1], "__len__")
+    return load_run_weights(made, read_run_weights(weights), f"{weights}: the checkpoint")
 
 
 def load_single_network(
     network: Any, data: Any, weights: Path | None = None, device: str = "cpu", name: str = "network"
 ) -> LoadedRun:
     """Return a run whose only checkpoint is a user's trained network; ``data`` as in `perdure.runs.load_run`."""
-    sets = UserData.checked(data)
+    sets = UserData.checked(*with_background(data))
     rows = sets.inputs(0, np.arange(2)).to(device)
     made = build_single_network(network, sets, weights, name=name)
     model = usable_network(made.to(device), rows, sets.form, classes=sets.kind == "classes")

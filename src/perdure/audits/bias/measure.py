@@ -109,7 +109,7 @@ def measure_bias(
         units,
         **sampling,
         baseline=chosen.baseline,
-        players=None if view.players is not None else players,
+        players=chosen.players,
         progress=lambda done, total: report("Shapley values", done, total),
     )
     if not reference.values.any():

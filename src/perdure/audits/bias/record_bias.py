@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,13 @@ from perdure.base.errors import InputError
 from perdure.base.files import check_digest, lock_folder
 from perdure.explain import Players
 from perdure.runs.cache import Cache, cache_digest
-from perdure.runs.data import RunData, UserData, balanced_data_order
+from perdure.runs.data import (
+    RunData,
+    UserData,
+    balanced_data_order,
+    check_regression_outputs,
+    with_background,
+)
 from perdure.runs.loaded_run import load_run
 from perdure.runs.networks import NetworkSource, made_network, usable_network
 
@@ -76,7 +82,7 @@ def record_bias(
             measured = measure_bias(
                 run.described(run.network(index)),
                 selected.x,
-                explained_unit(target, run.data.kind, selected.y),
+                explained_unit(target, run.data.kind, selected.y, lambda: run.network(index)(selected.x[:1]).shape[1]),
                 background=selected.background,
                 settings=chosen,
                 subject=f"{run.learner} after step {index + 1} of {run.benchmark}",
@@ -110,20 +116,26 @@ def network_bias(
     DataLoader. ``target``: the true class, the predicted class, or the index of an output for every example.
     """
     chosen = settings or BiasSettings()
-    has_background = isinstance(data, tuple | list) and len(data) == 3
-    user_data = UserData.checked(
-        [tuple(data[:2])] if isinstance(data, tuple | list) else data, [data[2]] if has_background else None
-    )
-    rows = np.sort(balanced_data_order(user_data.labels(0), chosen.seed)[:examples])
-    x = user_data.inputs(0, rows).to(device)
+    user_data = UserData.checked(*with_background(data))
+    if len(user_data.tasks) == 1:
+        rows = np.sort(balanced_data_order(user_data.labels(0), chosen.seed)[:examples])
+        selected = ExampleSelection(
+            user_data.inputs(0, rows).to(device),
+            user_data.labels(0)[rows],
+            user_data.background(0, background, chosen.seed).to(device),
+        )
+    else:
+        tasks = range(len(user_data.tasks))
+        selected = ExampleSelection.of(user_data, tasks, examples, background, chosen.seed, device)
+    x = selected.x
     model = made_network(network, "network").to(device).eval()
     usable = usable_network(model, x, user_data.form, classes=user_data.kind == "classes")
     arguments = {} if cache is None else {"shapley_table": CachedShapley(Cache(cache))}
     return measure_bias(
         usable,
         x,
-        explained_unit(target, user_data.kind, user_data.labels(0)[rows]),
-        background=user_data.background(0, background, chosen.seed).to(device),
+        explained_unit(target, user_data.kind, selected.y, lambda: usable(x[:1]).shape[1]),
+        background=selected.background,
         settings=chosen,
         subject=subject,
         progress=progress,
@@ -131,10 +143,12 @@ def network_bias(
     )
 
 
-def explained_unit(target: Target, kind: str, labels: NDArray[np.int64]) -> Any:
+def explained_unit(target: Target, kind: str, labels: NDArray[np.int64], outputs: Callable[[], int]) -> Any:
     """Return what `measure_bias` explains: the label of each example, ``"predicted"``, or one output for all examples."""
     if isinstance(target, int):
         return target
+    if kind == "regression":
+        check_regression_outputs(kind, outputs(), "data")
     if kind == "multi-label" or (kind == "regression" and target == "predicted"):
         raise InputError(
             f"data: {kind} data have no single true or predicted class; pass target= the output to explain",

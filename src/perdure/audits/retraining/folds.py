@@ -91,6 +91,7 @@ class FoldNetwork:
         self.source, self.form, self.layout = source, form, layout
         file = getattr(source, "path", None)
         digest = "" if file is None else f"-{file_fingerprint(file)[:12]}"
+        self.__module__ = str(getattr(source, "__module__", "own"))
         self.__qualname__ = f"{getattr(source, '__name__', type(source).__name__)}{digest}"
 
     def __call__(self, shape: tuple[int, ...], outputs: int) -> nn.Module:

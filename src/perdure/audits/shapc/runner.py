@@ -37,12 +37,13 @@ from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
 from perdure.explain import get_explainer
 from perdure.explain.adapters.adapted import Adapted, function_model
+from perdure.explain.adapters.inputs import Tokens
 from perdure.explain.adapters.views import input_view
 from perdure.explain.shapley.players import players_of
 from perdure.metrics import Interval
 from perdure.metrics.shapc import Zeros, shapc_at_shares
 from perdure.runs.cache import Cache
-from perdure.runs.data import Rows, balanced_data_order
+from perdure.runs.data import Rows, balanced_data_order, check_regression_outputs
 from perdure.runs.display import displayed_inputs
 from perdure.runs.loaded_run import (
     LoadedRun,
@@ -133,9 +134,11 @@ def audit_shapc(
 def _chosen_method(run: LoadedRun) -> str:
     """Return the method for a run: expected gradients, or Shapley values for models without gradients."""
     network = run.network(run.last_step())
-    if not isinstance(network, Adapted) or function_model(network) is None:
+    if not isinstance(network, Adapted) or (function_model(network) is None and not isinstance(network.inputs, Tokens)):
         return "expected_gradients"
     view = input_view(run.described(network), run.data.inputs(0, np.arange(1)), None, None)
+    if function_model(network) is None and view.model is not network:
+        return "expected_gradients"  # token ids with an embedding layer, or another layout
     players = view.players or players_of(None, view.x[0])
     return "exact_shapley" if players.count <= EXACT_PLAYERS else "shapley"
 
@@ -154,6 +157,9 @@ def _checked(settings: ShapcSettings, run: LoadedRun) -> ShapcSettings:
                 cli=f"{run.path}: {run.data.kind} data have no single true or predicted class; pass --target and the number of "
                 "the output to explain",
             )
+        x = run.data.inputs(0, np.arange(1))
+        network = run.network(run.last_step())
+        check_regression_outputs(run.data.kind, network(x.to(run_network_device(network))).shape[1], str(run.path))
         target = 0
     method = _chosen_method(run) if settings.method == AUTO else settings.method
     options = get_explainer(method).parsed_options(settings.options)
@@ -407,7 +413,7 @@ def _result(
 
 def _describe_explained(run: LoadedRun, settings: ShapcSettings) -> str:
     names = {"label": "the true class", "predicted": "the class each network predicts"}
-    target = names.get(str(settings.target), f"output {settings.target}")
+    target = names[settings.target] if isinstance(settings.target, str) else f"output {settings.target + 1}"
     text = describe_run_score(target, settings.score, run.decides_by)
     return f"{text}, with the head of the step that trained the task" if settings.head == "first" else text
 

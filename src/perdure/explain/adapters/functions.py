@@ -52,7 +52,7 @@ class FunctionModel(nn.Module):
         array: NDArray[Any] = x.detach().cpu().numpy()
         call: Callable[[Any], Any] = self.source if self.method is None else getattr(self.source, self.method)
         try:
-            scores = np.asarray(call(array.astype(np.float64)), dtype=np.float64)
+            scores = _as_scores(call(array.astype(np.float64)))
         except InputError:
             raise
         except Exception as error:
@@ -67,7 +67,9 @@ class FunctionModel(nn.Module):
     def _by_class(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return one column per class from 0 to the largest; the columns of unseen classes hold the lowest score."""
         classes = np.asarray(getattr(self.source, "classes_", ()))
-        if classes.dtype.kind not in "iu" or len(classes) != scores.shape[-1] or not len(classes) or classes.min() < 0:
+        if not classes.size:
+            return scores
+        if classes.ndim != 1 or classes.dtype.kind not in "iu" or len(classes) != scores.shape[-1] or classes.min() < 0:
             return scores
         if np.array_equal(classes, np.arange(len(classes))):
             return scores
@@ -90,3 +92,10 @@ class FunctionModel(nn.Module):
         else:
             estimator.partial_fit(x, labels, classes=np.unique(labels))
         return FunctionModel(estimator)
+
+
+def _as_scores(output: Any) -> NDArray[np.float64]:
+    """Return scores as an array; of a list with one array per label (multi-label models), the score of each label."""
+    if isinstance(output, list) and output and all(np.ndim(part) == 2 for part in output):
+        return np.stack([np.asarray(part, dtype=np.float64)[:, -1] for part in output], axis=1)
+    return np.asarray(output, dtype=np.float64)

@@ -169,7 +169,7 @@ class InputForm:
         """Return the inputs, each with its shape and type, from packed rows."""
         pieces = torch.split(x, [part.size for part in self.parts], dim=1)
         return [
-            piece.reshape(len(x), *part.shape).to(_TORCH_TYPES.get(part.kind, x.dtype))
+            piece.reshape(x.shape[0], *part.shape).to(_TORCH_TYPES.get(part.kind, x.dtype))
             for part, piece in zip(self.parts, pieces, strict=True)
         ]
 

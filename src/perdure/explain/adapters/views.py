@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from perdure.base.errors import InputError, error_suggestion
-from perdure.explain.adapters.adapted import Adapted, replaced_output
+from perdure.explain.adapters.adapted import Adapted
 from perdure.explain.adapters.inputs import InputForm, Series, Table, Tokens
 from perdure.explain.adapters.models import Wrapper
 from perdure.explain.shapley.players import Players
@@ -49,6 +50,8 @@ class InputView:
     """From labels with the shape of an example's inputs to labels of this view."""
     one_per_player: bool = False
     """Whether maps of inputs have one value per player (tokens)."""
+    silent: Tensor | None = None
+    """Players without attribution, (examples, players): tokens that are never masked."""
 
     def restored(self, maps: Tensor, reduction: str) -> Tensor:
         """Return maps with the shape of the inputs; variables that are held fixed have the value 0."""
@@ -67,7 +70,12 @@ class InputView:
         if self.fixed is not None:
             changed = ~self.fixed.flatten().to(maps.device)
             flat, labels = flat[:, changed], labels[changed]
-        values = flat.new_zeros(len(flat), self.players.count)
+        values = self._by_player(flat, labels, self.players.count, reduction)
+        return values if self.silent is None else values.masked_fill(self.silent, 0.0)
+
+    @staticmethod
+    def _by_player(flat: Tensor, labels: Tensor, count: int, reduction: str) -> Tensor:
+        values = flat.new_zeros(len(flat), count)
         if reduction == "largest":
             return values.scatter_reduce_(1, labels.expand_as(flat), flat.abs(), "amax")
         if reduction in ("same", "players"):
@@ -125,12 +133,34 @@ def _series_view(model: Adapted, series: Series, x: Tensor, background: Tensor |
     )
 
 
-class _Embedded(Wrapper):
-    """A model of token ids that takes embeddings, followed by its own inputs, which are not changed, in one row."""
+class _GivenEmbedding(nn.Module):
+    """Takes the place of an embedding layer and returns given vectors instead of those of the ids."""
 
-    def __init__(self, model: Adapted, embedding: nn.Module, length: int, width: int) -> None:
-        super().__init__(model)
-        self.embedding, self.length, self.width = embedding, length, width
+    def __init__(self, table: nn.Embedding) -> None:
+        super().__init__()
+        self.weight, self.num_embeddings, self.embedding_dim = table.weight, table.num_embeddings, table.embedding_dim
+        self.padding_idx, self.training = table.padding_idx, table.training
+        self.vectors: Any = None
+
+    def forward(self, _ids: Tensor) -> Any:
+        """Return the vectors."""
+        return self.vectors
+
+
+class _Embedded(Wrapper):
+    """A model of token ids that takes embeddings, followed by its own inputs, which are not changed, in one row.
+
+    It holds a copy of the model that shares its weights and has `_GivenEmbedding` in place of the embedding layer.
+    """
+
+    def __init__(self, model: Adapted, embedding: str, length: int, width: int) -> None:
+        shared: dict[int, Any] = {id(value): value for value in (*model.parameters(), *model.buffers())}
+        copied = copy.deepcopy(model, shared)
+        super().__init__(copied)
+        table: Any = copied.model.get_submodule(embedding)
+        self.given = _GivenEmbedding(table)
+        copied.model.set_submodule(embedding, self.given)
+        self.length, self.width = length, width
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of rows of embeddings and inputs."""
@@ -139,9 +169,11 @@ class _Embedded(Wrapper):
         with _disable_current_modes():
             fixed = x[:, size:].detach().clone()
         adapted: Any = self.model
-        arguments = adapted.arguments(fixed)
-        with replaced_output(self.embedding, x[:, :size].reshape(len(x), self.length, self.width)):
-            scores: Tensor = adapted.scores(arguments)
+        self.given.vectors = x[:, :size].reshape(x.shape[0], self.length, self.width)
+        try:
+            scores: Tensor = adapted.scores(adapted.arguments(fixed))
+        finally:
+            self.given.vectors = None
         return scores
 
 
@@ -176,6 +208,7 @@ def _token_view(model: Adapted, tokens: Tokens, x: Tensor, baseline: Any) -> Inp
             to_inputs=lambda maps: _at_ids(maps, x.shape[1], first, length),
             labels_of=lambda given: torch.where(is_id.cpu(), given[(others - first).clamp(0, length - 1).cpu()], 0),
             one_per_player=True,
+            silent=kept if bool(kept.any()) else None,
         )
     layer: Any = model.model.get_submodule(name)
     with torch.no_grad():
@@ -189,7 +222,7 @@ def _token_view(model: Adapted, tokens: Tokens, x: Tensor, baseline: Any) -> Inp
     position = torch.arange(rows.shape[1])
     labels = torch.where(position < size, position // width, 0)
     return InputView(
-        _Embedded(model, layer, length, width),
+        _Embedded(model, name, length, width),
         rows,
         None,
         starts,
@@ -199,6 +232,7 @@ def _token_view(model: Adapted, tokens: Tokens, x: Tensor, baseline: Any) -> Inp
         to_inputs=lambda maps: _at_ids(maps, x.shape[1], first, length),
         labels_of=lambda given: torch.where(position < size, given[labels], 0),
         one_per_player=True,
+        silent=kept if bool(kept.any()) else None,
     )
 
 

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.explain.adapters.adapted import packed_inputs, with_scores
+from perdure.explain.adapters.adapted import Adapted, packed_inputs, with_scores
 from perdure.explain.adapters.arrays import as_batch_array, check_finite_array, rejected_input
 from perdure.explain.adapters.functions import FunctionModel
+from perdure.explain.adapters.inputs import Tokens
 from perdure.explain.adapters.models import (
     checked_shape,
     device_and_dtype,
@@ -53,8 +54,12 @@ class Problem:
     layer: str
     text: str
     remedy: str
+    whole: bool = False
+    """Whether the problem is that of the whole model, not of a place in it."""
 
     def __str__(self) -> str:
+        if self.whole:
+            return f"{self.text}; {self.remedy}"
         where = f"layer {self.layer!r}" if self.layer else "the network's forward method"
         return f"{where}: {self.text}; {self.remedy}"
 
@@ -84,11 +89,14 @@ class Gradients:
         remedy = "remove detach, no_grad, .data or integer casts between input and output, or use 'shapley' or 'lime'"
         outside = next((module for module in model.modules() if isinstance(module, FunctionModel)), None)
         if outside is not None:
-            yield Problem(
-                "", f"{outside.label} is not a PyTorch network and has no gradient", "use 'shapley' or 'lime'"
-            )
+            text = f"{outside.label} is not a PyTorch network and has no gradient"
+            yield Problem("", text, "use 'shapley' or 'lime'", whole=True)
         elif not observation.differentiable and observation.lookups:
             text = "the inputs are indices of an embedding (token ids), which have no gradient"
+            if isinstance(model, Adapted) and isinstance(model.inputs, Tokens):
+                text = "the token ids are looked up, but not by an nn.Embedding that returns one vector per token"
+                yield Problem(observation.lookups[0], text, "use 'shapley' or 'lime'")
+                return
             yield Problem(observation.lookups[0], text, TOKENS_WITHOUT_GRADIENT)
         elif not observation.differentiable:
             layer = observation.detached_layer or ""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from perdure.base.errors import InputError, error_message
-from perdure.explain.adapters.models import TOLERANCE
+from perdure.explain.adapters.models import TOLERANCE, Wrapper, layer_names
 from perdure.explain.checks.network import (
     Function,
     Gradients,
@@ -143,10 +143,11 @@ def _with_layers(requirement: MapLayers, inspection: Inspection, x: Tensor) -> I
 
 def _problems_of_copy(requirement: Requirement, original: Inspection, rewritten: Inspection) -> Iterator[Problem]:
     """Yield the problems of a rewritten network, each at the module of the original network in which it lies."""
-    names = {name for name, _ in original.model.named_modules()}
+    names = set(layer_names(original.model).values())
+    prefix = _wrapper_prefix(original.model)
     origins = {new: name for name, copies in reversed(list(rewritten.names.items())) for new in copies}
     for problem in requirement.problems(rewritten.model, rewritten.observation):
-        layer = origins.get(problem.layer, problem.layer)
+        layer = origins.get(problem.layer, problem.layer).removeprefix(prefix)
         while layer not in names:
             layer = layer.rpartition(".")[0]
         yield replace(problem, layer=layer)
@@ -173,7 +174,13 @@ def rewritten_network(inspection: Inspection, x: Tensor) -> Inspection:
             raise RewritingError(f"its {name}s differ from those of the network")
     for problem in result.general:
         raise RewritingError(problem.text)
-    return replace(result, names=names)
+    prefix = _wrapper_prefix(model)
+    return replace(result, names={name.removeprefix(prefix): copies for name, copies in names.items()})
+
+
+def _wrapper_prefix(model: nn.Module) -> str:
+    """Return the part of a module's name that leads to the user's model."""
+    return f"model.{_wrapper_prefix(model.model)}" if isinstance(model, Wrapper) else ""
 
 
 def _agree(values: Tensor | None, expected: Tensor | None) -> bool:

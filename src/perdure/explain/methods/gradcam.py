@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -65,26 +66,33 @@ def _class_activation_map(model: nn.Module, layer: nn.Module, call: int, x: Tens
     return (weights * maps[call]).sum(dim=1, keepdim=True).relu().detach()
 
 
-def map_layer(inspection: Inspection, layer: str | None, x: Tensor) -> str:
-    """Return the name of a layer with a map that is used once and not overwritten; otherwise raise `InputError`."""
-    name, _ = _map_layer_call(inspection, layer, x, used_once=True)
-    observation = inspection.observation
-    for operation in observation.operations:
-        if operation.writes and operation.writes == observation.memory[name]:
-            raise InputError(
-                f"method 'gradcam': layer {operation.layer!r} overwrites the output of layer {name!r} in place; "
-                "use the version that is not in place (inplace=False)"
-            )
-    return name
+def with_map_layer(request: Request) -> Request:
+    """Return the request for a layer whose output can be replaced: Grad-CAM's, in a rewritten copy if it is used repeatedly."""
+    name, call = _map_layer_call(request.inspection, request.layer, request.x)
+    observation = request.inspection.observation
+    overwritten = any(step.writes and step.writes == observation.memory[name] for step in observation.operations)
+    if observation.calls[name] == 1 and not overwritten:
+        return replace(request, layer=name)
+    from perdure.explain.checks.rewriting import RewritingError, rewritten_network  # noqa: PLC0415  (rarely needed)
+
+    try:
+        rewritten = rewritten_network(request.inspection, request.x)
+    except RewritingError as error:
+        raise InputError(
+            f"method 'gradcam': layer {name!r} is used several times or overwritten in place, and the network could not be "
+            f"rewritten automatically: {error}"
+        ) from error
+    copies = rewritten.names.get(name, (name,))
+    return replace(request, model=rewritten.model, inspection=rewritten, layer=copies[min(call, len(copies) - 1)])
 
 
-def _map_layer_call(inspection: Inspection, layer: str | None, x: Tensor, used_once: bool = False) -> tuple[str, int]:
+def _map_layer_call(inspection: Inspection, layer: str | None, x: Tensor) -> tuple[str, int]:
     """Return the name of Grad-CAM's layer and the index of its call; a layer without a map raises `InputError`."""
     if x.dim() not in (3, 4):
         raise InputError(f"method 'gradcam': inputs of shape {tuple(x.shape[1:])} have no positions; {ALTERNATIVES}")
-    name, call = _last_map_layer(inspection, x.dim(), used_once) if layer is None else _chosen_call(inspection, layer)
+    name, call = _last_map_layer(inspection, x.dim()) if layer is None else _chosen_call(inspection, layer)
     calls = inspection.observation.calls.get(name, 0)
-    if calls == 0 or (used_once and calls > 1):
+    if calls == 0:
         raise InputError(f"method 'gradcam': expected one call of layer {name!r} in a forward pass, got {calls}")
     shape = [shape for module, shape in inspection.observation.outputs if module == name][call]
     if len(shape) != x.dim():
@@ -112,16 +120,15 @@ def _chosen_call(inspection: Inspection, layer: str) -> tuple[str, int]:
     return names[0], 0
 
 
-def _last_map_layer(inspection: Inspection, dimensions: int, used_once: bool) -> tuple[str, int]:
+def _last_map_layer(inspection: Inspection, dimensions: int) -> tuple[str, int]:
     """Return the last leaf module that outputs a map with more than one position and is not a pooling layer."""
-    calls = inspection.observation.calls
     seen: dict[str, int] = {}
     last = None
     for name, shape in inspection.observation.outputs:
         call = seen[name] = seen.get(name, -1) + 1
         is_map = len(shape) == dimensions > 2 and max(shape[2:]) > 1 and is_leaf(inspection.model, name)
         is_layer = not isinstance(inspection.model.get_submodule(name), (*_POOLS, Function))
-        if is_map and is_layer and (calls[name] == 1 or not used_once):
+        if is_map and is_layer:
             last = name, call
     if last is None:
         reason = inspection.not_rewritten

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from perdure.base.errors import InputError
 from perdure.explain.attribute import prepared_request
 from perdure.explain.batches import in_batches
 from perdure.explain.explainer import Progress, Request
-from perdure.explain.methods.gradcam import map_layer
+from perdure.explain.methods.gradcam import with_map_layer
 from perdure.explain.shapley.estimators import shapley
 from perdure.explain.shapley.exact import MOST_PLAYERS, exact_shapley
 from perdure.explain.shapley.game import FloatArray, NetworkGame, game_layer_output
@@ -91,15 +91,14 @@ def shapley_table(
     ) as request:
         if layer is None:
             return _table(request, parts, estimator, at_layer=False)
-        layer_name = map_layer(request.inspection, request.layer, request.x)
-        return _table(replace(request, layer=layer_name), parts, estimator, at_layer=True)
+        return _table(with_map_layer(request), parts, estimator, at_layer=True)
 
 
 def shapley_table_layer_maps(model: nn.Module, x: Any, target: Any, layer: str | nn.Module | None = None) -> FloatArray:
     """Return Grad-CAM at the resolution of its layer, (examples, positions), rectified and not resized."""
-    with prepared_request(model, x, target, "gradcam", layer=layer) as request:
-        name = map_layer(request.inspection, request.layer, request.x)
-        cam = LayerGradCam(request.model, request.model.get_submodule(name))
+    with prepared_request(model, x, target, "gradcam", layer=layer) as given:
+        request = with_map_layer(given)
+        cam = LayerGradCam(request.model, request.model.get_submodule(request.layer or ""))
         maps = in_batches(
             request,
             request.batch_size,

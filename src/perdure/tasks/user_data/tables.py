@@ -93,6 +93,8 @@ def read_csv(path: Path, with_tasks: bool = False) -> Table:
         )
     lines = [line for line, _ in body]
     columns = list(zip(*(row for _, row in body), strict=True))
+    if with_tasks and has_header and not {name.lower() for name in header} & set(_LABEL_NAMES):
+        raise InputError(f"{path}: no label column; expected a column named {', '.join(_LABEL_NAMES)}.")
     target = _label_column(header)
     labels = columns[target]
     where = f"column {shorten_text(header[target], 80)}"

@@ -122,7 +122,7 @@ def test_mistakes_are_reported_in_one_line_with_exit_code_2(perdure, trained, op
 
 def test_records_without_data_or_checkpoints_are_refused(perdure, trained, tmp_path):
     Recorder(tmp_path / "bare", tasks=1).after_task(accuracy=[0.5])
-    assert "does not name its network and its data" in perdure("explain", "bare", code=2).stderr
+    assert "does not name its data" in perdure("explain", "bare", code=2).stderr
     Recorder(tmp_path / "light", tasks=5, provenance=trained[2].provenance).after_task(accuracy=[0.5] * 5)
     assert "no checkpoint was saved" in perdure("explain", "light", code=2).stderr
 

@@ -587,7 +587,7 @@ def test_arrays_datasets_and_loaders_hold_the_same_examples():
         (Items([{"x": 1}]), "expected one of the keys labels, label, target, targets, y for the label, got x"),
         (Items([(rows(2), 0), (rows(3), 0)]), r"expected examples of one shape, got \(2,\) and \(3,\)"),
         (Items([("text", 0)]), "expected examples of numbers, got type <U4"),
-        ((rows(2, 2), ["a", "b"]), "labels of type <U1; expected output units"),
+        ((rows(2, 2), ["a", "b"]), "labels of type <U1 and shape .2,.; expected output units"),
     ],
 )
 def test_unusable_examples_are_refused(examples, message):

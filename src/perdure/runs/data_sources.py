@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError
+from perdure.base.errors import InputError, escape_control_characters
 from perdure.base.user_code import load_object
 from perdure.record.references import is_code_target
+from perdure.runs.data import UserData
 from perdure.runs.torch_files import read_torch_file
 from perdure.tasks.files.bounded import read_npz_arrays
 from perdure.tasks.user_data.image_folders import labelled_images
@@ -45,11 +46,15 @@ def read_data_file(path: Path) -> Any:
         raise InputError(f"{path}: unknown kind of file {path.suffix!r}; {FORMS}")
     arrays = _read_arrays(path)
     if "x" not in arrays or "y" not in arrays:
-        raise InputError(f"{path}: expected arrays x and y, got {', '.join(map(str, arrays))[:200] or 'none'}")
+        names = escape_control_characters(", ".join(map(str, arrays))[:80])
+        raise InputError(f"{path}: expected arrays x and y, got {names or 'none'}")
     x, y, task = arrays["x"], arrays["y"], arrays.get("task")
-    if task is None:
-        return (x, y)
-    return _by_task(path, x, y, np.asarray(task))
+    data = (x, y) if task is None else _by_task(path, x, y, np.asarray(task))
+    try:
+        UserData.checked(data)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return data
 
 
 def read_background(path: Path) -> NDArray[Any] | None:
@@ -73,6 +78,8 @@ def _read_arrays(path: Path) -> dict[str, Any]:
 
 def _by_task(path: Path, x: Any, y: Any, task: NDArray[Any]) -> list[Any]:
     """Return one pair (inputs, labels) for each task."""
+    if np.ndim(y) < 1 or len(x) != len(y):
+        raise InputError(f"{path}: expected one label per input, got x of shape {np.shape(x)} and y {np.shape(y)}")
     if task.shape != (len(y),) or task.dtype.kind not in "iu" or not len(task) or task.min() != 1:
         raise InputError(f"{path}: task: expected the task of each example, integers from 1, got shape {task.shape}")
     count = int(task.max())

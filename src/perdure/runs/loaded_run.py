@@ -268,7 +268,7 @@ def _from_record(
 def _check_sources(record: Record, has_network: bool, has_data: bool) -> None:
     """Raise `InputError` that names everything that the record does not say and was not passed."""
     missing = {
-        "network": not has_network,
+        "network": not has_network and bool(record.manifest.checkpoints),
         "data": not has_data and "source" not in record.manifest.provenance,
     }
     if not any(missing.values()):

@@ -54,9 +54,10 @@ def _labels(values: Any, name: str) -> NDArray[Any]:
     try:
         return input_array(values, f"{name}: labels")
     except InputError:
+        array = np.asarray(values)
         raise InputError(
-            f"{name}: labels of type {np.asarray(values).dtype}; expected output units, integers from 0, or numbers for "
-            "regression"
+            f"{name}: labels of type {array.dtype} and shape {array.shape}; expected output units, integers from 0, or numbers "
+            "for regression"
         ) from None
 
 

@@ -11,7 +11,10 @@ from perdure.importers.parsers.python_literals import Opaque, parse_python_value
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8) | st.integers(), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=8) | st.integers(-(10**17), 10**17), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 

@@ -136,6 +136,7 @@ def test_agem_removes_only_the_conflicting_component(gradients):
 
 
 def test_agem_projects_with_the_gradient_of_a_batch_from_the_reservoir():
+    torch.manual_seed(0)
     net = nn.Linear(4, 6)
     # The reference exceeds the buffer, so each draw is the whole reservoir.
     learner = make_learner("agem", THREE, net, {"buffer": 20, "reference": 100})

@@ -322,6 +322,7 @@ def test_an_interrupted_command_says_how_to_resume(perdure, monkeypatch):
     assert "run the same command again to resume" in perdure("run", "naive", "--epochs", "1", code=130).stderr
 
 
+@pytest.mark.slow  # CI runs make demo
 def test_the_demo_trains_audits_and_reports(perdure, tmp_path):
     text = perdure("demo", "--seeds", "1").stdout
     assert "Report: demo/report.html" in text

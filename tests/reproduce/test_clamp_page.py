@@ -76,6 +76,7 @@ def mnist_file(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_both_parts_of_the_page(perdure, tmp_path, monkeypatch, mnist_file):
     """All tables have all rows; the second command keeps the sections of the first."""
     monkeypatch.setattr(tables, "REPLICATES", 100)

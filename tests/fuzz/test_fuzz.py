@@ -12,7 +12,7 @@ from tests.fuzz.readers import READERS
 from tests.fuzz.runner import MEMORY, SECONDS, Outcome, fuzz
 
 NAMES = [reader.name for reader in READERS]
-FILES = 1_000
+FILES = 2_000
 SOAK_FILES = 100_000
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is measured with /proc")

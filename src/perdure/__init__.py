@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perdure import (
         audits,
+        comparisons,
         explain,
         exporters,
         figures,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from perdure.audits.audit import audit
     from perdure.audits.results import Audit
     from perdure.base.errors import InputError
+    from perdure.comparisons.comparison import compare
+    from perdure.comparisons.results import Comparison
     from perdure.explain.adapters.adapted import adapt
     from perdure.record import Record, Recorder
 
@@ -32,21 +35,26 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Audit": "perdure.audits",
+    "Comparison": "perdure.comparisons",
     "InputError": "perdure.base.errors",
     "Record": "perdure.record",
     "Recorder": "perdure.record",
     "adapt": "perdure.explain",
     "audit": "perdure.audits",
+    "compare": "perdure.comparisons",
 }
 
 __all__ = [
     "Audit",
+    "Comparison",
     "InputError",
     "Record",
     "Recorder",
     "adapt",
     "audit",
     "audits",
+    "compare",
+    "comparisons",
     "explain",
     "exporters",
     "figures",

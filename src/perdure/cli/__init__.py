@@ -18,6 +18,7 @@ import typer
 from perdure import __version__
 from perdure.base.errors import INTERRUPTED, STOP_SIGNALS, InputError, error_message
 from perdure.cli.audit import audit
+from perdure.cli.compare import compare
 from perdure.cli.demo import demo
 from perdure.cli.explain import explain
 from perdure.cli.export import export
@@ -41,6 +42,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     import_: "perdure import csvlogs/eval_results.csv logs.pyd --out runs/imported",
     fit: "perdure fit runs/split-digits --predict 3,2,1",
     explain: "perdure explain runs/split-digits/naive/seed-0 --method lrp --option epsilon=1e-6",
+    compare: "perdure compare runs/split-digits/ewc/seed-0 runs/split-digits/ewc/seed-1 --retrain 3",
     report: "perdure report runs/ --out report.html",
     export: "perdure export runs/ --to latex --out tables/",
     reproduce: "perdure reproduce shapc --only memory-small-conv",

@@ -21,6 +21,12 @@ from perdure.metrics.accuracy_matrix import (
     worst_case_accuracy,
 )
 from perdure.metrics.bias import Bias, attribution_bias, attribution_biases, bias_anchor_values, bias_selected_players
+from perdure.metrics.confidence_sequences import (
+    ConfidenceSequence,
+    calibrated_confidence_sequence,
+    mean_confidence_sequence,
+    rate_confidence_sequence,
+)
 from perdure.metrics.correlation import (
     KendallCorrelation,
     KendallMatrix,
@@ -61,6 +67,8 @@ from perdure.metrics.intervals import (
 )
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, mege_reco_scores, reco
 from perdure.metrics.missing import Missing, reason
+from perdure.metrics.prediction_tests import PredictionTest, combine_p_values, similarity_test, value_test
+from perdure.metrics.proportions import PairedDifferenceOfProportions, binomial_interval, paired_accuracy_difference
 from perdure.metrics.registered_metrics import compute_metric_variants, compute_metrics
 from perdure.metrics.registry import METRICS, Metric, RunNumbers, metric
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, retraining_trend_test
@@ -85,6 +93,7 @@ __all__ = [
     "METRICS",
     "WEIGHTS",
     "Bias",
+    "ConfidenceSequence",
     "ContextInstability",
     "CriteriaCorrelation",
     "Difference",
@@ -97,7 +106,9 @@ __all__ = [
     "Metric",
     "Missing",
     "PairScores",
+    "PairedDifferenceOfProportions",
     "PearsonCorrelation",
+    "PredictionTest",
     "RetrainingScores",
     "RunDifference",
     "RunNumbers",
@@ -118,9 +129,12 @@ __all__ = [
     "backward_transfer",
     "bias_anchor_values",
     "bias_selected_players",
+    "binomial_interval",
+    "calibrated_confidence_sequence",
     "check_ce_epsilon",
     "cl_score",
     "cl_stability",
+    "combine_p_values",
     "computational_efficiency",
     "compute_metric_variants",
     "compute_metrics",
@@ -136,16 +150,19 @@ __all__ = [
     "learning_accuracy",
     "lifelong",
     "map_rank_correlation",
+    "mean_confidence_sequence",
     "mege",
     "mege_distance",
     "mege_reco_scores",
     "metric",
     "min_accuracy",
     "model_size_efficiency",
+    "paired_accuracy_difference",
     "paired_difference",
     "paired_run_difference",
     "pearson_correlation",
     "positive_backward_transfer",
+    "rate_confidence_sequence",
     "reason",
     "reco",
     "remembering",
@@ -160,11 +177,13 @@ __all__ = [
     "score_weights",
     "shapc",
     "shapc_at_shares",
+    "similarity_test",
     "spearman_correlation",
     "stability_curve",
     "summarise_shapc",
     "unbounded_backward_transfer",
     "unbounded_forgetting",
+    "value_test",
     "windowed_forgetting",
     "windowed_plasticity",
     "worst_case_accuracy",

@@ -25,7 +25,7 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over ``n`` runs with its confidence interval.
+    """A mean over ``n`` runs or examples with its confidence interval.
 
     ``low`` and ``high`` are NaN for a single run. If the mean is missing, all three are NaN and ``reason`` says why.
     """
@@ -34,7 +34,7 @@ class Interval:
     low: float
     high: float
     n: int
-    method: Literal["t", "bootstrap", "none"]
+    method: Literal["t", "bootstrap", "exact", "simulation", "sequence", "none"]
     reason: str | None = None
     level: float = 0.95
 

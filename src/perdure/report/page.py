@@ -82,8 +82,8 @@ def write_page(audit: Audit, path: Path, examples: Iterable[ExampleView] | None 
 def _context(audit: Audit, examples: tuple[ExampleView, ...]) -> dict[str, Any]:
     """Return the variables of the page's template."""
     data = page_data(audit)
-    style = _asset("style.css")
-    scripts = "\n".join(_asset(f"scripts/{name}.js") for name in SCRIPTS)
+    style = asset_text("style.css")
+    scripts = "\n".join(asset_text(f"scripts/{name}.js") for name in SCRIPTS)
     script = f'\n"use strict";\n(() => {{\n{scripts}\n}})();\n'
     missing = audit.missing(variants=True)
     available = [name for name in MEASURES if any(name in entry.measures for entry in audit.learners)]
@@ -126,23 +126,25 @@ def _context(audit: Audit, examples: tuple[ExampleView, ...]) -> dict[str, Any]:
         "data": data,
         "style": style,
         "script": script,
-        "policy": _content_security_policy(style, script),
+        "policy": content_security_policy(style, script),
         **_provenance(audit),
     }
 
 
-def _content_security_policy(style: str, script: str) -> str:
-    """Return the policy of the page: its own style and script, embedded images, and nothing from anywhere else."""
-    style_hash, script_hash = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in (style, script)
-    )
-    return (
-        f"default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+def content_security_policy(style: str, script: str | None) -> str:
+    """Return the policy of a page: its own style and script, embedded images, and nothing from anywhere else."""
+    allowed = f"style-src 'sha256-{_sha256(style)}'"
+    if script is not None:
+        allowed = f"script-src 'sha256-{_sha256(script)}'; {allowed}"
+    return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def _asset(name: str) -> str:
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+def asset_text(name: str) -> str:
+    """Return the text of a file that belongs to the pages."""
     return files("perdure.report").joinpath(name).read_text(encoding="utf-8")
 
 

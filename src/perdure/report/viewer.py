@@ -65,7 +65,10 @@ def _example_json(example: ExampleView, learners: Sequence[str], steps: Sequence
     }
     if example.image is None:
         named = [
-            [_levels(example.maps[learner, step], limit) if (learner, step) in example.maps else None for step in steps]
+            [
+                color_levels(example.maps[learner, step], limit) if (learner, step) in example.maps else None
+                for step in steps
+            ]
             for learner in learners
         ]
         return {**shared, "names": list(example.names), "levels": named}
@@ -77,18 +80,18 @@ def _example_json(example: ExampleView, learners: Sequence[str], steps: Sequence
         sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = levels
     return {
         **shared,
-        "image": _png(Image.fromarray(example.image)),
-        "sheet": _png(_palette_image(sheet)),
+        "image": png_text(Image.fromarray(example.image)),
+        "sheet": png_text(palette_image(sheet)),
         "size": [width, height],
     }
 
 
-def _levels(values: NDArray[np.float64], limit: float) -> list[int]:
+def color_levels(values: NDArray[np.float64], limit: float) -> list[int]:
     """Return the color levels of words or features, from -100 to 100."""
     return [int(level) for level in np.clip(np.rint(values / limit * 100), -100, 100)]
 
 
-def _palette_image(sheet: ByteArray) -> Image.Image:
+def palette_image(sheet: ByteArray) -> Image.Image:
     """Return the levels as an image with a palette, which needs one byte per pixel instead of three."""
     image = Image.fromarray(sheet, mode="P")
     image.putpalette([part for level in range(-LEVELS, LEVELS + 1) for part in _level_color(level)])
@@ -102,7 +105,8 @@ def _level_color(level: int) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _png(image: Image.Image) -> str:
+def png_text(image: Image.Image) -> str:
+    """Return an image as base64 text of a PNG file."""
     buffer = io.BytesIO()
     image.save(buffer, format="PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode("ascii")

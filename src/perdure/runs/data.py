@@ -122,8 +122,11 @@ class UserData:
     def checked(cls, data: Any, background: Any = None) -> UserData:
         """Return the examples of each task as arrays; unusable data raise `InputError`.
 
-        ``data``: for each task a pair (inputs, labels), a Dataset or a DataLoader; or a single one of them.
+        ``data``: for each task a pair (inputs, labels), a Dataset or a DataLoader; or a single one of them. Checked data are
+        returned as they are.
         """
+        if isinstance(data, UserData):
+            return data
         sets = task_sets(data)
         if not sets:
             raise InputError("data: expected a pair (inputs, labels) for each task, got an empty list")

@@ -83,6 +83,11 @@ def takes_shape(function: Callable[..., Any]) -> bool:
     return _accepts(function, 2) and not _accepts(function, 0)
 
 
+def accepts_no_arguments(function: Callable[..., Any]) -> bool:
+    """Return whether a function can be called without arguments."""
+    return _accepts(function, 0)
+
+
 def _accepts(function: Callable[..., Any], count: int) -> bool:
     try:
         inspect.signature(function).bind(*[None] * count)

@@ -87,7 +87,7 @@ def _collect(examples: dict[tuple[int, int], _Collected], result: ShapcResult, n
     for entry in stored:
         task = result.curriculum[entry.step]
         rank = ranks[task] = ranks.get(task, -1) + 1
-        image = None if entry.image is None else _display_image(entry.image)
+        image = None if entry.image is None else display_image(entry.image)
         blank = _Collected(image, _class_name(entry.label, names), rank, entry.kind, entry.names)
         example = examples.setdefault((task, entry.example), blank)
         for step, values in entry.maps.items():
@@ -96,7 +96,7 @@ def _collect(examples: dict[tuple[int, int], _Collected], result: ShapcResult, n
     return bool(stored)
 
 
-def _display_image(stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def display_image(stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return (channels, height, width) as (height, width, 3); gray is repeated and a dark image is stretched."""
     image = np.moveaxis(stored, 0, -1)
     image = np.repeat(image, 3, axis=-1) if image.shape[-1] == 1 else image[..., :3]

@@ -106,13 +106,13 @@ def audit_shapc(
     if examples is not None and examples < 2:
         raise InputError(f"examples: expected at least 2 per task, got {examples}")
     loaded = load_run(run, network, data, background_data, data_dir, device, sequence=True)
-    chosen = _checked(settings or ShapcSettings(method=AUTO), loaded)
+    chosen = checked_settings(settings or ShapcSettings(method=AUTO), loaded)
     cache = loaded.cache if out is None else Cache(Path(out))
     limit = examples if examples is not None or precision is not None else EXAMPLES
     later = {tau: tuple(range(tau + 1, len(loaded.curriculum))) for tau in loaded.first_visits()}
     key = {
         "version": VERSION,
-        "settings": _settings_to_json(chosen),
+        "settings": settings_to_json(chosen),
         "checkpoints": loaded.digests,
         "data": loaded.data.fingerprint,
         **loaded.identity,
@@ -131,7 +131,7 @@ def audit_shapc(
     return _result(loaded, values, untrained, tasks, stopped, reference)
 
 
-def _chosen_method(run: LoadedRun) -> str:
+def chosen_method(run: LoadedRun) -> str:
     """Return the method for a run: expected gradients, or Shapley values for models without gradients."""
     network = run.network(run.last_step())
     if not isinstance(network, Adapted) or (function_model(network) is None and not isinstance(network.inputs, Tokens)):
@@ -143,7 +143,7 @@ def _chosen_method(run: LoadedRun) -> str:
     return "exact_shapley" if players.count <= EXACT_PLAYERS else "shapley"
 
 
-def _checked(settings: ShapcSettings, run: LoadedRun) -> ShapcSettings:
+def checked_settings(settings: ShapcSettings, run: LoadedRun) -> ShapcSettings:
     """Check the method, its options and what is explained."""
     if settings.method == LEAST_BIASED:
         raise InputError(
@@ -161,12 +161,12 @@ def _checked(settings: ShapcSettings, run: LoadedRun) -> ShapcSettings:
         network = run.network(run.last_step())
         check_regression_outputs(run.data.kind, network(x.to(run_network_device(network))).shape[1], str(run.path))
         target = 0
-    method = _chosen_method(run) if settings.method == AUTO else settings.method
+    method = chosen_method(run) if settings.method == AUTO else settings.method
     options = get_explainer(method).parsed_options(settings.options)
     return replace(settings, method=method, target=target, options=options)
 
 
-def _settings_to_json(settings: ShapcSettings) -> dict[str, Any]:
+def settings_to_json(settings: ShapcSettings) -> dict[str, Any]:
     """Return settings as JSON returns them."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
     return plain
@@ -321,7 +321,7 @@ class ShapcRunner:
         inputs = data.inputs(task, rows)
         if images is None and inputs.dim() == 3:
             network = self.loaded.described(self.loaded.network(self.loaded.last_step()))
-            images = _series_pictures(input_view(network, inputs, None, None).x.cpu().numpy())
+            images = series_pictures(input_view(network, inputs, None, None).x.cpu().numpy())
             return {"pictures": torch.as_tensor(images), "names": _json_tensor({"kind": "series", "names": []})}
         if images is not None:
             return {"pictures": torch.as_tensor(images)}
@@ -336,7 +336,7 @@ def _json_tensor(value: Any) -> Tensor:
     return torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8)
 
 
-def _series_pictures(x: NDArray[Any]) -> NDArray[np.uint8]:
+def series_pictures(x: NDArray[Any]) -> NDArray[np.uint8]:
     """Return series, (n, channels, time), as gray pictures with one row per channel."""
     low, high = x.min(axis=(0, 2), keepdims=True), x.max(axis=(0, 2), keepdims=True)
     scaled: NDArray[np.uint8] = ((x - low) * (255 / np.maximum(high - low, 1e-12))).astype(np.uint8)[:, None]
@@ -351,7 +351,7 @@ def _compare_seeds(
     steps = tuple(tau for tau in run.first_visits() if tau < len(other.curriculum))
     key = {
         "version": VERSION,
-        "settings": _settings_to_json(settings),
+        "settings": settings_to_json(settings),
         "checkpoints": run.digests,
         "against": other.digests,
         "data": run.data.fingerprint,
@@ -391,7 +391,7 @@ def _result(
         seed=run.seed,
         tasks=run.tasks,
         curriculum=run.curriculum,
-        settings={**_settings_to_json(settings), "explained": _describe_explained(run, settings)},
+        settings={**settings_to_json(settings), "explained": _describe_explained(run, settings)},
         mean=scores.mean,
         var=scores.var,
         calibrated=scores.calibrated,

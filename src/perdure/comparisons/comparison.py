@@ -1,0 +1,208 @@
+"""`perdure.compare`: what changed between two versions of a model, and is it more than retraining changes?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perdure.audits.shapc.runner import checked_settings, chosen_method, settings_to_json
+from perdure.audits.shapc.values import AUTO, ShapcSettings
+from perdure.base.errors import InputError
+from perdure.comparisons.accuracy import (
+    Decisions,
+    compare_accuracy,
+    compare_confidences,
+    decide,
+    find_flips,
+    missing_accuracy,
+)
+from perdure.comparisons.displayed import different_reasons, shown_examples
+from perdure.comparisons.maps import MapMaker, Progress, chosen_positions, count_units, flat_indices
+from perdure.comparisons.reasons import compare_reasons, explain_versions
+from perdure.comparisons.references import reference_step, train_references
+from perdure.comparisons.results import Comparison, ConfidenceChange, Flips, ReasonsChange, ShownExample
+from perdure.comparisons.verdict import decide_verdict
+from perdure.comparisons.versions import Loading, Version, check_versions, load_references, load_version
+from perdure.metrics.prediction_tests import FEWEST_REFERENCES
+from perdure.runs.data import UserData, with_background
+from perdure.runs.networks import NetworkSource
+
+EXAMPLES = 40
+"""Test examples that are explained, unless a number is given."""
+DEFAULT_METHOD = "expected_gradients"
+
+
+def compare(
+    old: Any,
+    new: Any,
+    *,
+    network: NetworkSource | None = None,
+    data: Any = None,
+    reference: Sequence[Any] | int | None = None,
+    method: str = DEFAULT_METHOD,
+    background: Any = None,
+    samples: int = 200,
+    examples: int | None = None,
+    seed: int = 0,
+    settings: ShapcSettings | None = None,
+    data_dir: Path | None = None,
+    device: str = "cpu",
+    cache: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare two versions of a model on one test set: accuracy, flips, confidences and reasons.
+
+    Parameters
+    ----------
+    old, new : records, checkpoints, weights files, modules, or models outside PyTorch (an object with ``predict_proba`` or
+        ``decision_function``, or a function from arrays to scores). Of a record, the network after the last step.
+    network : for weights files, and for records that do not name their own: a function that returns the network
+    data : (inputs, labels), a Dataset or a DataLoader, or a list of them, one per task. Not needed for records of
+        ``perdure run``.
+    reference : versions retrained on the same data as OLD with other seeds, at least three; a folder stands for the records
+        in it. They define harmless change. A number trains the record of OLD that many times again.
+    method : the explainer. Models without gradients get Shapley values instead of expected gradients.
+    background : background inputs; by default training examples of a benchmark, or the test inputs
+    samples : random draws per map
+    examples : test examples to explain, balanced over tasks and classes (40). Accuracies are computed on all test examples.
+    seed : of the choice of examples and of the draws
+    settings : further settings of the explanations; ``method``, ``samples`` and ``seed`` above are then ignored
+    data_dir, device : where data files are, and where networks run
+    cache : a folder for finished maps, from which the same call resumes
+    progress : called with a description, the number of finished parts and the number of all parts
+
+    Returns
+    -------
+    Comparison
+        ``verdict`` is "changed" if NEW differs from OLD and the references by more than they differ from each other
+        (``p_value`` below .05), "unchanged" if not, and "undecided" if there are no references. Without references, versions
+        with the same outputs and maps are "unchanged", and a significant change of the accuracy is "changed".
+    """
+    if examples is not None and examples < 2:
+        raise InputError(f"examples: expected at least 2, got {examples}")
+    loading = Loading(network, _user_data(data, background), data_dir, device)
+    first, second = load_version(old, loading, "OLD"), load_version(new, loading, "NEW")
+    references = _references(reference, loading, (first, second), progress)
+    tasks = check_versions(first, [second, *references])
+    chosen, notes = _settings(settings or ShapcSettings(method, samples, seed=seed), [first, second, *references])
+    classes = _class_names(first)
+    decisions = decide(first, second, references, tasks) if first.run.data.kind == "classes" else None
+    positions = chosen_positions(first, tasks, EXAMPLES if examples is None else examples, chosen.seed)
+    parts = count_units(positions) * (2 + len(references) + chosen.untrained)
+    maker = MapMaker(first, chosen, None if cache is None else Path(cache), progress, parts)
+    indices = flat_indices(first, tasks, positions)
+    explained = explain_versions(maker, first, second, references, positions)
+    reasons = compare_reasons(explained, first, chosen, indices)
+    names = _task_names(first)
+    accuracy, flips = missing_accuracy(first.run.data.kind), _no_flips()
+    confidences: tuple[ConfidenceChange, ...] = ()
+    shown: tuple[ShownExample, ...] = ()
+    if decisions is not None:
+        accuracy, flips = compare_accuracy(decisions, classes, names), find_flips(decisions)
+        confidences = compare_confidences(decisions, chosen.seed)
+        reasons = _with_same_answer(reasons, decisions, positions, classes)
+        known = dict(zip(indices.tolist(), reasons.per_example.tolist(), strict=True))
+        shown = shown_examples(maker, (first, second), decisions, flips, reasons.same_answer, known, classes)
+    identical = first.digest == second.digest or _same_behavior(first, second, tasks, reasons)
+    p_value, verdict, because = decide_verdict(accuracy, reasons, len(references), identical)
+    return Comparison(
+        old=first.name,
+        new=second.name,
+        accuracy=accuracy,
+        flips=flips,
+        confidences=confidences,
+        reasons=reasons,
+        references=tuple(version.name for version in references),
+        p_value=p_value,
+        verdict=verdict,
+        because=because,
+        tasks=tuple(names[task] for task in tasks),
+        classes=tuple(classes),
+        examples=sum(len(first.run.data.labels(task)) for task in tasks),
+        settings=settings_to_json(chosen),
+        data=first.test_digest(),
+        notes=tuple(notes),
+        shown=shown,
+    )
+
+
+def _user_data(data: Any, background: Any) -> UserData | None:
+    if data is None:
+        if background is not None:
+            raise InputError("background: needs data=(inputs, labels)")
+        return None
+    if isinstance(data, UserData):
+        return data
+    sets, third = with_background(data)
+    return UserData.checked(sets, third if background is None else background)
+
+
+def _references(
+    reference: Sequence[Any] | int | None,
+    loading: Loading,
+    versions: tuple[Version, Version],
+    progress: Progress | None,
+) -> list[Version]:
+    if reference is None:
+        return []
+    if isinstance(reference, str | Path):
+        reference = [reference]
+    if isinstance(reference, int):
+        _check_count(reference)
+        reference = train_references(versions[0], reference, loading.data_dir, loading.device, progress)
+    references = load_references(list(reference), loading, versions)
+    _check_count(len(references))
+    return [reference_step(version, versions[0]) for version in references]
+
+
+def _check_count(count: int) -> None:
+    if count < FEWEST_REFERENCES:
+        raise InputError(
+            f"reference: {count} version{'s' if count != 1 else ''}, expected at least {FEWEST_REFERENCES} that were retrained "
+            "on the same data; fewer do not show how much retraining changes"
+        )
+
+
+def _settings(settings: ShapcSettings, versions: Sequence[Version]) -> tuple[ShapcSettings, list[str]]:
+    """Return settings that suit all versions, and notes on what was changed."""
+    methods = [chosen_method(version.run) for version in versions] if settings.method in (AUTO, DEFAULT_METHOD) else []
+    other = next((method for method in methods if method != DEFAULT_METHOD), None)
+    notes = []
+    if other is not None:
+        notes.append(f"the versions have no gradients, so they are explained with {other}")
+        settings = replace(settings, method=other)
+    return checked_settings(settings, versions[0].run), notes
+
+
+def _class_names(version: Version) -> list[str]:
+    known = version.run.class_names
+    return [known[unit] if unit < len(known) else f"class {unit + 1}" for unit in range(version.outputs)]
+
+
+def _task_names(version: Version) -> list[str]:
+    """Return the names of all tasks, made unique by their numbers where they are equal."""
+    names = [str(name) for name in version.run.tasks]
+    return [f"{name} ({index + 1})" if names.count(name) > 1 else name for index, name in enumerate(names)]
+
+
+def _no_flips() -> Flips:
+    empty = np.zeros(0, dtype=np.int64)
+    return Flips(empty, empty, empty)
+
+
+def _with_same_answer(
+    reasons: ReasonsChange, decisions: Decisions, positions: Sequence[Any], classes: Sequence[str]
+) -> ReasonsChange:
+    examples = different_reasons(decisions, positions, reasons.examples, reasons.per_example, classes)
+    return replace(reasons, same_answer=examples)
+
+
+def _same_behavior(old: Version, new: Version, tasks: Sequence[int], reasons: ReasonsChange) -> bool:
+    """Return whether two versions give the same scores and the same maps."""
+    same_scores = all(np.array_equal(old.scores(task), new.scores(task)) for task in tasks)
+    return same_scores and (math.isnan(reasons.shapc.mean) or reasons.shapc.mean >= 1 - 1e-9)

@@ -1,0 +1,156 @@
+"""The report of a comparison as one self-contained HTML file without scripts."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader
+from PIL import Image
+
+from perdure import __version__
+from perdure.audits.shapc.results import clipped_score, is_clipped_score
+from perdure.base.files import write_atomically
+from perdure.comparisons import Comparison, ShownExample
+from perdure.report.comparison_charts import change_chart, feature_bars, reasons_chart, text_levels
+from perdure.report.page import asset_text, content_security_policy
+from perdure.report.viewer import CLIP_QUANTILE, LEVELS, palette_image, png_text
+
+MOST_FEATURES = 15
+GROUPS = {
+    "same answer, different reasons": "Both versions give the same answer. The most different reasons come first.",
+    "right to wrong": "OLD was right, NEW is wrong.",
+    "wrong to right": "OLD was wrong, NEW is right.",
+}
+SYMBOLS = {"unchanged": "●", "changed": "▲", "undecided": "◆"}
+
+
+def write_comparison_page(comparison: Comparison, path: Path) -> Path:
+    """Write a comparison as one HTML file and return its path."""
+    environment = Environment(
+        loader=PackageLoader("perdure.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    style = asset_text("style.css") + asset_text("comparison.css")
+    page = environment.get_template("comparison.html.j2").render(
+        comparison=comparison,
+        version=__version__,
+        style=style,
+        policy=content_security_policy(style, None),
+        symbol=SYMBOLS[comparison.verdict],
+        rows=_summary_rows(comparison),
+        reasons_chart=reasons_chart(comparison),
+        class_chart=change_chart(comparison.accuracy.by_class, "accuracy by class"),
+        task_chart=change_chart(comparison.accuracy.by_task, "accuracy by task"),
+        importance_chart=change_chart(comparison.reasons.importance[:MOST_FEATURES], "share of the attributions"),
+        features_left_out=max(0, len(comparison.reasons.importance) - MOST_FEATURES),
+        groups=_groups(comparison),
+        settings=_settings(comparison),
+        is_clipped=is_clipped_score(comparison.reasons.calibrated),
+    )
+    write_atomically(path, page.encode())
+    return path
+
+
+def _summary_rows(comparison: Comparison) -> list[dict[str, str]]:
+    """Return one row per question: OLD, NEW, their difference, and what retraining would give."""
+    rows = []
+    accuracy = comparison.accuracy
+    if accuracy.reason is None:
+        rows.append(
+            {
+                "question": "Accuracy",
+                "old": f"{accuracy.old:.4f}",
+                "new": f"{accuracy.new:.4f}",
+                "change": f"{accuracy.mean:+.4f} [{accuracy.low:+.4f}, {accuracy.high:+.4f}]",
+                "retraining": _prediction(accuracy.retraining),
+            }
+        )
+    for entry in comparison.confidences:
+        difference = entry.difference
+        rows.append(
+            {
+                "question": f"{entry.label[:1].upper()}{entry.label[1:]} (lower is better)",
+                "old": f"{entry.old:.4f}",
+                "new": f"{entry.new:.4f}",
+                "change": f"{difference.mean:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]",
+                "retraining": "",
+            }
+        )
+    score, shapc = clipped_score(comparison.reasons.calibrated), comparison.reasons.shapc
+    calibrated = (
+        f"– ({score.reason})" if math.isnan(score.mean) else f"{score.mean:.3f} [{score.low:.3f}, {score.high:.3f}]"
+    )
+    retraining = _prediction(comparison.reasons.retraining)
+    rows.append(_similarity_row("Calibrated similarity of the reasons (SHAPC)", calibrated, retraining))
+    rows.append(
+        _similarity_row("SHAPC, sampling noise included", f"{shapc.mean:.3f} [{shapc.low:.3f}, {shapc.high:.3f}]", "")
+    )
+    return rows
+
+
+def _similarity_row(question: str, change: str, retraining: str) -> dict[str, str]:
+    return {"question": question, "old": "", "new": "", "change": change, "retraining": retraining}
+
+
+def _prediction(test: Any) -> str:
+    """Return where retraining would put a value, and whether it is there."""
+    if test is None:
+        return "no references"
+    if math.isnan(test.p):
+        return test.reason or ""
+    inside = test.low <= test.observed <= test.high
+    word = "inside" if inside else "outside"
+    observed, low, high = (min(max(value, 0), 1) for value in (test.observed, test.low, test.high))
+    return f"{observed:.3f} is {word} {low:.3f} to {high:.3f} (p = {test.p:.3f})"
+
+
+def _groups(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the examples by group, with their pictures."""
+    groups = []
+    for name, description in GROUPS.items():
+        shown = [example for example in comparison.shown if example.group == name]
+        if shown:
+            examples = [_example(example) for example in shown]
+            groups.append({"title": name, "description": description, "examples": examples, "kind": shown[0].view.kind})
+    return groups
+
+
+def _example(example: ShownExample) -> dict[str, Any]:
+    view, change = example.view, example.change
+    maps = [view.maps[name, 0] for name in ("OLD", "NEW")]
+    limits = [float(np.quantile(np.abs(values), CLIP_QUANTILE)) or 1.0 for values in maps]
+    calibrated = min(max(change.calibrated, 0.0), 1.0) if change.calibrated == change.calibrated else None
+    content: dict[str, Any] = {"change": change, "calibrated": calibrated, "number": change.position + 1}
+    if view.image is not None:
+        content["image"] = png_text(Image.fromarray(view.image))
+        content["maps"] = [_map_png(values, limit) for values, limit in zip(maps, limits, strict=True)]
+    elif view.kind == "text":
+        content["words"] = [
+            list(zip(view.names, text_levels(values, limit), strict=True))
+            for values, limit in zip(maps, limits, strict=True)
+        ]
+    elif view.names:
+        content["bars"] = feature_bars(view.names, maps)
+    return content
+
+
+def _map_png(values: Any, limit: float) -> str:
+    levels = np.clip(np.rint(values / limit * LEVELS), -LEVELS, LEVELS) + LEVELS
+    return png_text(palette_image(levels.astype(np.uint8)))
+
+
+def _settings(comparison: Comparison) -> dict[str, str]:
+    """Return what is needed to judge and repeat the comparison."""
+    settings = comparison.settings
+    explained = len(comparison.reasons.examples)
+    return {
+        "OLD": comparison.old,
+        "NEW": comparison.new,
+        "references": ", ".join(comparison.references) or "none",
+        "test examples": f"{comparison.examples}, {explained} of them explained",
+        "explainer": f"{settings.get('method')}, {settings.get('samples')} samples per map, seed {settings.get('seed')}",
+        "test data (SHA-256)": comparison.data,
+        "perdure": __version__,
+    }

@@ -104,3 +104,21 @@ def test_the_complete_code_blocks_of_the_page_run(tmp_path, monkeypatch, number)
         (result,) = variables["audit"].shapc
         assert result.mean.mean < 0.9  # another variable decides
         assert result.outcomes["still correct"].reason
+
+
+def test_the_example_of_two_versions_finds_the_broken_column(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    variables = runpy.run_path(str(ROOT / "examples/two_versions.py"), run_name="__main__")
+    comparison = variables["comparison"]
+    assert isinstance(comparison, perdure.Comparison)
+    assert comparison.verdict == "changed"
+    assert comparison.accuracy.low < 0 < comparison.accuracy.high
+    broken = comparison.reasons.importance[0]
+    assert broken.feature == "proline"
+    assert broken.high < 0
+    assert broken.retraining is not None
+    assert broken.retraining.p < 0.05
+    assert "proline" in (tmp_path / "changes.html").read_text()
+    assert capsys.readouterr().out.startswith("changed: The reasons of NEW")
+    shown = "\n".join(line[4:] for line in audit_lines("two_versions").splitlines())
+    assert shown in (ROOT / "docs/compare.md").read_text()

@@ -136,6 +136,7 @@ LARGEST = {
     "tune": 10_000,
     "folds": 10_000,
     "untrained": 1_000,
+    "retrain": 1_000,
     "design": 1_000,
     "starts": 100_000,
     "bootstrap": 100_000,

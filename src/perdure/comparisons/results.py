@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.audits import serialization
+from perdure.audits.accuracy_differences import format_p
 from perdure.audits.serialization import OneBased, OneBasedArray
 from perdure.audits.shapc.example_views import ExampleView
 from perdure.audits.shapc.results import clipped_score
@@ -202,7 +203,7 @@ class Comparison:
             ("same answer", f"{len(self.reasons.same_answer)} of {len(self.reasons.examples)} explained examples")
         )
         if not math.isnan(self.p_value):
-            rows.append(("p-value", f"{self.p_value:.4f} ({len(self.references)} references)"))
+            rows.append(("retraining", f"{format_p(self.p_value)} ({len(self.references)} references)"))
         return rows
 
     def to_json(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from perdure.audits.accuracy_differences import format_p
 from perdure.comparisons.results import LEVEL, AccuracyChange, ReasonsChange, Verdict
 from perdure.metrics.prediction_tests import PredictionTest, combine_p_values, corrected_p_values
 
@@ -45,10 +46,10 @@ def _with_references(
         return (
             p,
             "unchanged",
-            f"NEW differs no more than {references} retrained versions do ({_p(p)}). {_limits(tests)}",
+            f"NEW differs no more than {references} retrained versions do ({format_p(p)}). {_limits(tests)}",
         )
     what = " and ".join(name for name, corrected in corrected_p_values(tests).items() if corrected < LEVEL)
-    return p, "changed", f"The {what} of NEW changed by more than retraining changes ({_p(p)}). {_limits(tests)}"
+    return p, "changed", f"The {what} of NEW changed by more than retraining changes ({format_p(p)}). {_limits(tests)}"
 
 
 def _limits(tests: dict[str, PredictionTest]) -> str:
@@ -77,10 +78,6 @@ def _reasons_sentence(reasons: ReasonsChange) -> str:
 
 def _interval(value: AccuracyChange) -> str:
     return f"95 % interval {value.low:+.3f} to {value.high:+.3f}"
-
-
-def _p(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def _clipped(value: float) -> float:

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader
 from PIL import Image
 
 from perdure import __version__
+from perdure.audits.accuracy_differences import format_p
 from perdure.audits.shapc.results import clipped_score, is_clipped_score
 from perdure.base.files import write_atomically
 from perdure.comparisons import Comparison, ShownExample
@@ -103,7 +104,7 @@ def _prediction(test: Any) -> str:
     inside = test.low <= test.observed <= test.high
     word = "inside" if inside else "outside"
     observed, low, high = (min(max(value, 0), 1) for value in (test.observed, test.low, test.high))
-    return f"{observed:.3f} is {word} {low:.3f} to {high:.3f} (p = {test.p:.3f})"
+    return f"{observed:.3f} is {word} {low:.3f} to {high:.3f} ({format_p(test.p)})"
 
 
 def _groups(comparison: Comparison) -> list[dict[str, Any]]:

@@ -15,9 +15,9 @@ from perdure.base.errors import escape_control_characters
 from perdure.comparisons import Comparison
 
 WIDTH = 640
-LABEL = 190
+LABEL = 225
 ROW = 24
-LONGEST_LABEL = 28
+LONGEST_LABEL = 27
 TEXT_LEVELS = 5
 """Color levels of words on either side of zero; the classes of comparison.css."""
 MOST_BARS = 8
@@ -43,8 +43,10 @@ def change_chart(changes: Sequence[Any], unit: str) -> Markup:
         text = f"{name}: {change.old:.3f} to {change.new:.3f}, change {interval}"
         beyond = not math.isnan(change.low) and (change.low > 0 or change.high < 0)
         kind = "changed" if beyond else "plain"
+        test = getattr(change, "retraining", None)
+        mark = " ▲" if test is not None and test.p < 0.05 else ""
         parts.append(f"<g><title>{_text(text)}</title>")
-        parts.append(f'<text x="{LABEL - 10}" y="{y + 4}" text-anchor="end" class="strong">{_label(name)}</text>')
+        parts.append(f'<text x="{LABEL - 10}" y="{y + 4}" text-anchor="end" class="strong">{_label(name)}{mark}</text>')
         if not math.isnan(change.low):
             parts.append(_line(f"whisker {kind}", x(change.low), y, x(change.high), y))
         parts.append(f'<circle class="mark {kind}" cx="{x(change.mean):.1f}" cy="{y}" r="4.5"/></g>')
@@ -95,7 +97,7 @@ def feature_bars(names: Sequence[str], maps: Sequence[Any]) -> Markup:
     values = np.stack([np.asarray(row, dtype=np.float64) / (np.abs(row).sum() or 1.0) for row in maps])
     order = np.argsort(-np.abs(values).max(axis=0), kind="stable")[:MOST_BARS]
     limit = float(np.abs(values).max()) or 1.0
-    height, middle, half = 30 * len(order) + 8, 300, 130
+    height, middle, half = 30 * len(order) + 8, 385, 140
     parts = [_line("axis", middle, 2, middle, height - 2)]
     for index, feature in enumerate(order):
         y = 6 + 30 * index
@@ -106,10 +108,10 @@ def feature_bars(names: Sequence[str], maps: Sequence[Any]) -> Markup:
             width = abs(row[feature]) / limit * half
             left = middle if row[feature] > 0 else middle - width
             parts.append(
-                f'<rect class="bar {kind}" x="{left:.1f}" y="{y + 11 * version}" width="{max(width, 0.5):.1f}" height="9">'
+                f'<rect class="share {kind}" x="{left:.1f}" y="{y + 11 * version}" width="{max(width, 0.5):.1f}" height="9">'
                 f"<title>{kind.upper()}: {row[feature]:+.3f}</title></rect>"
             )
-    return _svg(height, parts, "Attributions of both versions", 440)
+    return _svg(height, parts, "Attributions of both versions", 540)
 
 
 def text_levels(values: Any, limit: float) -> list[str]:

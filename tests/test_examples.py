@@ -119,6 +119,6 @@ def test_the_example_of_two_versions_finds_the_broken_column(tmp_path, monkeypat
     assert broken.retraining is not None
     assert broken.retraining.p < 0.05
     assert "proline" in (tmp_path / "changes.html").read_text()
-    assert capsys.readouterr().out.startswith("changed: The reasons of NEW")
+    assert capsys.readouterr().out.startswith("changed: The importance of features")
     shown = "\n".join(line[4:] for line in audit_lines("two_versions").splitlines())
     assert shown in (ROOT / "docs/compare.md").read_text()

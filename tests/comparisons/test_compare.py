@@ -38,7 +38,7 @@ def test_a_version_is_unchanged_with_itself():
     assert len(comparison.flips.negative) == len(comparison.flips.positive) == len(comparison.flips.other) == 0
     assert comparison.reasons.calibrated.mean == pytest.approx(1, abs=1e-9)
     assert comparison.reasons.shapc.mean == 1
-    assert np.nanmean(comparison.reasons.per_example) == pytest.approx(1)
+    assert comparison.reasons.per_example == pytest.approx(1)
 
 
 def test_accuracies_and_flips_are_those_of_the_predictions():
@@ -95,17 +95,83 @@ def test_the_same_answer_for_different_reasons_is_found():
 def test_a_retrained_version_is_unchanged_and_the_test_is_that_of_the_similarities():
     comparison = perdure.compare(trained(0), trained(1), reference=REFERENCES, **FAST)
     assert comparison.verdict == "unchanged"
-    test, accuracy = comparison.reasons.retraining, comparison.accuracy.retraining
-    assert test is not None
-    assert accuracy is not None
-    assert test.versions == 5
-    assert test.low <= test.observed <= test.high == 1
-    assert test.level == pytest.approx(0.96)
-    assert accuracy.level == pytest.approx(0.99)
-    assert comparison.p_value == pytest.approx(min(1, test.p / 0.8, accuracy.p / 0.2))
-    # The prediction interval and the p-value come from one distribution.
-    scale = (test.expected - test.low) / stats.t.ppf(0.96, 4)
-    assert test.p == pytest.approx(stats.t.cdf((test.observed - test.expected) / scale, 4))
+    assert list(comparison.tests) == ["importance", "reasons", "scale", "accuracy"]
+    reasons, accuracy = comparison.tests["reasons"], comparison.tests["accuracy"]
+    assert reasons.versions == 5
+    assert reasons.low <= reasons.observed <= reasons.high == 1
+    assert [test.level for test in comparison.tests.values()] == pytest.approx([0.975, 0.99, 0.99, 0.995])
+    shares = {"importance": 0.5, "reasons": 0.2, "scale": 0.2, "accuracy": 0.1}
+    assert comparison.p_value == pytest.approx(
+        min(1, *(test.p / shares[name] for name, test in comparison.tests.items()))
+    )
+    assert accuracy.observed == comparison.accuracy.new
+    # The prediction interval and the p-value come from one distribution, that of -log(1 - similarity).
+    observed, centre, low = (-math.log(1 - value) for value in (reasons.observed, reasons.expected, reasons.low))
+    scale = (centre - low) / stats.t.ppf(0.99, 4)
+    assert reasons.p == pytest.approx(stats.t.cdf((observed - centre) / scale, 4))
+
+
+def scaled(net: Any, factor: float) -> Any:
+    """Return a copy with larger or smaller logits: the same answers, other confidences."""
+    other: Any = copy.deepcopy(net)
+    with torch.no_grad():
+        other[-1].weight *= factor
+        other[-1].bias *= factor
+    return other
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.05, 20.0])
+def test_a_version_with_other_confidences_or_without_attributions_changed(factor):
+    comparison = perdure.compare(trained(0), scaled(trained(1), factor), reference=REFERENCES, **FAST)
+    assert comparison.verdict == "changed"
+    assert "size of attributions" in comparison.because
+    assert comparison.tests["scale"].p < 0.01
+    assert comparison.tests["scale"].observed == pytest.approx(
+        factor * perdure.compare(trained(0), trained(1), reference=REFERENCES, **FAST).tests["scale"].observed,
+        rel=1e-5,
+        abs=1e-6,
+    )
+
+
+def test_reasons_that_cannot_be_compared_are_undecided():
+    """All versions ignore their inputs: nothing can be said about reasons, and equal accuracies do not change that."""
+    nets = [scaled(trained(seed), 0.0) for seed in range(6)]
+    for index, net in enumerate(nets):
+        with torch.no_grad():
+            net[-1].bias[:] = torch.tensor([1.0, 0.0, 0.1 * index])
+    comparison = perdure.compare(nets[0], nets[1], reference=nets[2:], **FAST)
+    assert comparison.verdict == "undecided"
+    assert "cannot be compared" in comparison.because
+
+
+def test_a_probability_as_the_only_output_is_one():
+    x, labels = rows(60, (0,), 3)
+    binary = (labels > 0).astype(int)
+    torch.manual_seed(0)
+    net: Any = nn.Sequential(nn.Linear(6, 1))
+    with torch.no_grad():
+        net[0].weight.zero_(), net[0].bias.zero_()
+        net[0].weight[0, 0] = 3.0
+        net[0].bias[0] = 2.0
+    logits = perdure.compare(net, copy.deepcopy(net), data=(x, binary), samples=4, examples=6)
+    probabilities = nn.Sequential(*net, nn.Sigmoid())
+    sigmoid = perdure.compare(probabilities, copy.deepcopy(probabilities), data=(x, binary), samples=4, examples=6)
+    assert logits.accuracy.old == sigmoid.accuracy.old > 0.9
+    assert logits.confidences[2].old == pytest.approx(sigmoid.confidences[2].old, rel=1e-4)
+
+
+def test_columns_of_a_data_frame_name_the_features():
+    frame = pytest.importorskip("pandas").DataFrame(DATA[0], columns=[f"f{k}" for k in range(6)])
+    comparison = perdure.compare(trained(0), trained(0, (1,)), data=(frame, DATA[1]), samples=8, examples=12)
+    assert {change.feature for change in comparison.reasons.importance} == set(frame.columns)
+
+
+def test_the_output_to_explain_is_chosen():
+    comparisons = [perdure.compare(trained(0), trained(1), target=target, **FAST) for target in ("label", 0)]
+    assert comparisons[0].reasons.importance != comparisons[1].reasons.importance
+    assert comparisons[1].settings["target"] == 0
+    with pytest.raises(InputError, match="target"):
+        perdure.compare(trained(0), trained(1), target="lable", **FAST)
 
 
 def test_without_references_different_reasons_are_undecided():
@@ -281,7 +347,7 @@ def test_a_comparison_is_stored_and_read_again(tmp_path):
     plain = comparison.to_json()
     assert plain["flips"]["positive"] == (comparison.flips.positive + 1).tolist()  # 1-based in files
     assert {"mean", "low", "high"} <= plain["accuracy"].keys()
-    assert str(comparison).splitlines()[0].startswith("changed: The reasons of NEW")
+    assert str(comparison).splitlines()[0].startswith("changed: The importance of features")
     (tmp_path / "other.json").write_text('{"schema": 1, "old": 3}')
     with pytest.raises(InputError, match=r"other\.json: a field is missing or malformed"):
         perdure.Comparison.load(tmp_path / "other.json")

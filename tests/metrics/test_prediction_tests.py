@@ -8,7 +8,7 @@ from scipy import stats
 
 from perdure import metrics
 from perdure.base.errors import InputError
-from perdure.metrics.prediction_tests import SHARES
+from perdure.metrics.prediction_tests import SHARES, interval_level
 
 
 def symmetric(values: np.ndarray) -> np.ndarray:
@@ -20,11 +20,23 @@ def symmetric(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("versions", [4, 6, 12])
 def test_p_values_of_a_retrained_version_are_uniform(versions):
     rng = np.random.default_rng(versions)
-    draws = rng.normal(0.8, 0.05, (1500, versions + 1))
+    draws = rng.normal(0.4, 0.01, (1500, versions + 1))
     similarity = [metrics.similarity_test(symmetric(row)).p for row in draws]
     value = [metrics.value_test(row).p for row in draws]
     for p_values in (similarity, value):
         assert stats.kstest(p_values, "uniform").pvalue > 0.001
+
+
+def test_similarities_are_tested_on_the_log_scale_of_their_distance():
+    """The means over the others are known in closed form for additive effects."""
+    effects = np.array([0.40, 0.42, 0.41, 0.43, 0.36])
+    means = np.array([(effects.sum() + 3 * effect) / 4 for effect in effects])
+    x = -np.log(1 - means)
+    scale = x[:-1].std(ddof=1) * math.sqrt(1 + 1 / 4)
+    result = metrics.similarity_test(symmetric(effects), 0.9)
+    assert result.p == pytest.approx(stats.t.cdf((x[-1] - x[:-1].mean()) / scale, 3))
+    assert result.observed == pytest.approx(means[-1])
+    assert result.low == pytest.approx(1 - math.exp(-(x[:-1].mean() - stats.t.ppf(0.9, 3) * scale)))
 
 
 def test_versions_that_are_all_similar_to_one_another_except_the_new_one():
@@ -87,8 +99,12 @@ def test_the_weighted_bonferroni_correction():
     reasons = metrics.PredictionTest(0.5, 0.8, 0.6, math.inf, 0.008, 4)
     accuracy = metrics.PredictionTest(0.9, 0.9, 0.8, 1.0, 0.004, 4)
     missing = metrics.PredictionTest(0.9, 0.9, math.nan, math.nan, math.nan, 4, "reason")
-    assert SHARES == {"reasons": 0.8, "accuracy": 0.2}
-    assert metrics.combine_p_values({"reasons": reasons, "accuracy": accuracy}) == pytest.approx(0.008 / 0.8)
+    assert sum(SHARES.values()) == pytest.approx(1)
+    assert metrics.combine_p_values({"reasons": reasons, "accuracy": accuracy}) == pytest.approx(
+        min(0.008 * 3 / 2, 0.004 * 3)  # shares of .2 and .1, scaled to a sum of 1
+    )
+    assert interval_level("reasons", ["reasons", "accuracy"]) == pytest.approx(1 - 0.05 * 2 / 3)
+    assert interval_level("importance", SHARES) == pytest.approx(1 - 0.05 * 0.5)
     assert metrics.combine_p_values({"reasons": missing, "accuracy": accuracy}) == 0.004
     assert metrics.combine_p_values({"accuracy": metrics.PredictionTest(1, 1, 1, 1, 1.0, 4), "reasons": missing}) == 1.0
     assert math.isnan(metrics.combine_p_values({"accuracy": missing}))
@@ -96,7 +112,7 @@ def test_the_weighted_bonferroni_correction():
 
 def test_the_correction_keeps_the_false_alarm_rate():
     rng = np.random.default_rng(1)
-    draws = rng.normal(0.8, 0.05, (2, 1500, 6))
+    draws = rng.normal(0.4, 0.01, (2, 1500, 6))
     p_values = [
         metrics.combine_p_values({"reasons": metrics.similarity_test(symmetric(a)), "accuracy": metrics.value_test(b)})
         for a, b in zip(*draws, strict=True)

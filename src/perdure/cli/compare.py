@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 import typer
 from rich.console import Console
@@ -22,6 +22,7 @@ from perdure.cli.options import (
     Network,
     check_device_option,
     parse_method_options,
+    parse_target,
     user_data,
     user_network,
 )
@@ -52,6 +53,7 @@ def compare(
         str, typer.Option(help="The explainer. Models without gradients get Shapley values.")
     ] = "expected_gradients",
     option: MethodOptions = None,
+    target: Annotated[str, typer.Option(help="Explained class: label, predicted, or an output (1-based).")] = "label",
     samples: Annotated[int, typer.Option(help="Random draws per map.", min=2)] = 200,
     examples: Annotated[
         int, typer.Option(help="Test examples to explain, balanced over tasks and classes.", min=2)
@@ -92,6 +94,7 @@ def compare(
         raise InputError("--layout needs --network")
     settings = ShapcSettings(
         method=method,
+        target=cast("Literal['label', 'predicted'] | int", parse_target(target)),
         samples=samples,
         background=background,
         seed=seed,

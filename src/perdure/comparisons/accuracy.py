@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,7 @@ from perdure.comparisons.results import AccuracyChange, ConfidenceChange, Flips,
 from perdure.comparisons.versions import Version
 from perdure.metrics import Interval, holm, paired_accuracy_difference
 from perdure.metrics.confidence_scores import brier_scores, confidence_calibration_error, log_losses
-from perdure.metrics.intervals import RESAMPLES, interval
-from perdure.metrics.prediction_tests import SHARES, PredictionTest, interval_level, value_test
+from perdure.metrics.intervals import RESAMPLES, VarianceComponent, student_interval
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -58,10 +57,12 @@ def _joined_probabilities(version: Version, tasks: Sequence[int]) -> FloatArray:
     return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
 
-def compare_accuracy(decisions: Decisions, classes: Sequence[str], tasks: Sequence[str]) -> AccuracyChange:
+def compare_accuracy(
+    decisions: Decisions, classes: Sequence[str], tasks: Sequence[str], level: float = 0.95
+) -> AccuracyChange:
     """Return the paired difference of the accuracies, overall, by class and by task."""
     before, after = decisions.old == decisions.labels, decisions.new == decisions.labels
-    total = paired_accuracy_difference(before, after)
+    total = paired_accuracy_difference(before, after, level)
     by_class = {classes[unit]: decisions.labels == unit for unit in np.unique(decisions.labels)}
     by_task = {tasks[task]: decisions.tasks == task for task in np.unique(decisions.tasks)}
     return AccuracyChange(
@@ -74,7 +75,7 @@ def compare_accuracy(decisions: Decisions, classes: Sequence[str], tasks: Sequen
         examples=len(before),
         by_class=_groups(by_class, before, after),
         by_task=_groups(by_task, before, after) if len(by_task) > 1 else (),
-        retraining=_retraining(decisions) if decisions.references else None,
+        level=level,
     )
 
 
@@ -105,15 +106,10 @@ def _groups(
     )
 
 
-def _retraining(decisions: Decisions) -> PredictionTest:
-    """Test whether the accuracy of NEW lies where retraining would put it."""
-    correct = np.stack(
-        [predictions == decisions.labels for predictions in (decisions.old, *decisions.references, decisions.new)]
-    ).astype(np.float64)
-    difference = correct[-1] - correct[:-1].mean(axis=0)
-    variance = float(difference.var(ddof=1)) / len(difference) if len(difference) > 1 else 0.0
-    level = interval_level("accuracy", SHARES)
-    return value_test(correct.mean(axis=1), example_variance=variance, examples=len(difference), level=level)
+def correct_answers(decisions: Decisions) -> FloatArray:
+    """Return whether each version (OLD, the references, NEW) classifies each example correctly, (versions, examples)."""
+    versions = (decisions.old, *decisions.references, decisions.new)
+    return np.stack([predictions == decisions.labels for predictions in versions]).astype(np.float64)
 
 
 def find_flips(decisions: Decisions) -> Flips:
@@ -134,27 +130,49 @@ def compare_confidences(decisions: Decisions, seed: int) -> tuple[ConfidenceChan
     changes = [_calibration_error(probabilities, labels, seed)]
     for name, label, measure in (("brier_score", "Brier score", brier_scores), ("log_loss", "log loss", log_losses)):
         before, after = (measure(values, labels) for values in probabilities)
-        difference = interval(after - before, seed=seed)
+        difference = _mean_difference(after - before)
         changes.append(ConfidenceChange(name, label, float(before.mean()), float(after.mean()), difference))
     return tuple(changes)
 
 
+def _mean_difference(values: FloatArray) -> Interval:
+    """Return Student's interval of a mean, within the range of the values."""
+    if len(values) < 2:
+        return Interval(float(values.mean()), math.nan, math.nan, len(values), "none", "one example has no interval")
+    component = VarianceComponent(float(values.var(ddof=1)) / len(values), len(values) - 1)
+    made = student_interval(float(values.mean()), [component], len(values))
+    return replace(made, low=max(made.low, float(values.min())), high=min(made.high, float(values.max())))
+
+
 def _calibration_error(probabilities: tuple[FloatArray, FloatArray], labels: IntArray, seed: int) -> ConfidenceChange:
     """Return the expected calibration error, with a bootstrap over examples for the difference."""
+    before, after = (calibration_errors([values], labels, seed).mean for values in probabilities)
+    difference = calibration_errors(probabilities, labels, seed)
+    return ConfidenceChange("expected_calibration_error", "expected calibration error", before, after, difference)
+
+
+def calibration_errors(
+    probabilities: Sequence[FloatArray], labels: IntArray, seed: int, level: float = 0.95
+) -> Interval:
+    """Return the expected calibration error of one version, or that of the second version minus that of the first.
+
+    The interval is from a bootstrap over examples. Resampling raises calibration errors; the interval is shifted by what does
+    not cancel.
+    """
     confidences = [values.max(axis=1) for values in probabilities]
     correct = [values.argmax(axis=1) == labels for values in probabilities]
-    before, after = (confidence_calibration_error(*pair) for pair in zip(confidences, correct, strict=True))
-    rng = np.random.default_rng([seed, 6])
-    draws = np.empty(RESAMPLES)
-    for index in range(RESAMPLES):
-        rows = rng.integers(0, len(labels), size=len(labels))
-        first, second = (
+
+    def value(rows: IntArray) -> float:
+        errors = [
             confidence_calibration_error(confidence[rows], right[rows])
             for confidence, right in zip(confidences, correct, strict=True)
-        )
-        draws[index] = second - first
-    value = after - before
-    # Resampling raises the calibration error of both versions; the shift removes what does not cancel.
-    low, high = (float(end) for end in value + np.quantile(draws, [0.025, 0.975]) - draws.mean())
-    difference = Interval(value, low, high, len(labels), "bootstrap")
-    return ConfidenceChange("expected_calibration_error", "expected calibration error", before, after, difference)
+        ]
+        return errors[-1] - errors[0] if len(errors) > 1 else errors[0]
+
+    rng = np.random.default_rng([seed, 6])
+    draws = np.array([value(rng.integers(0, len(labels), size=len(labels))) for _ in range(RESAMPLES)])
+    estimate = value(np.arange(len(labels)))
+    tail = (1 - level) / 2
+    low, high = (float(end) for end in estimate + np.quantile(draws, [tail, 1 - tail]) - draws.mean())
+    lowest = 0.0 if len(probabilities) == 1 else -1.0
+    return Interval(estimate, max(low, lowest), min(high, 1.0), len(labels), "bootstrap", None, level)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from perdure.comparisons.accuracy import (
     Decisions,
     compare_accuracy,
     compare_confidences,
+    correct_answers,
     decide,
     find_flips,
     missing_accuracy,
 )
 from perdure.comparisons.displayed import different_reasons, shown_examples
 from perdure.comparisons.maps import MapMaker, Progress, chosen_positions, count_units, flat_indices
-from perdure.comparisons.reasons import compare_reasons, explain_versions
+from perdure.comparisons.reasons import compare_reasons, explain_versions, reasons_tests
 from perdure.comparisons.references import reference_step, train_references
 from perdure.comparisons.results import Comparison, ConfidenceChange, Flips, ReasonsChange, ShownExample
 from perdure.comparisons.verdict import decide_verdict
@@ -45,6 +46,7 @@ def compare(
     data: Any = None,
     reference: Sequence[Any] | int | None = None,
     method: str = DEFAULT_METHOD,
+    target: Literal["label", "predicted"] | int = "label",
     background: Any = None,
     samples: int = 200,
     examples: int | None = None,
@@ -53,6 +55,7 @@ def compare(
     data_dir: Path | None = None,
     device: str = "cpu",
     cache: str | Path | None = None,
+    level: float = 0.95,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare two versions of a model on one test set: accuracy, flips, confidences and reasons.
@@ -67,49 +70,54 @@ def compare(
     reference : versions retrained on the same data as OLD with other seeds, at least three; a folder stands for the records
         in it. They define harmless change. A number trains the record of OLD that many times again.
     method : the explainer. Models without gradients get Shapley values instead of expected gradients.
+    target : the output that is explained: of the true class, of the class that each version predicts, or an index
     background : background inputs; by default training examples of a benchmark, or the test inputs
     samples : random draws per map
     examples : test examples to explain, balanced over tasks and classes (40). Accuracies are computed on all test examples.
     seed : of the choice of examples and of the draws
-    settings : further settings of the explanations; ``method``, ``samples`` and ``seed`` above are then ignored
+    settings : further settings of the explanations; ``method``, ``target``, ``samples`` and ``seed`` above are then ignored
     data_dir, device : where data files are, and where networks run
     cache : a folder for finished maps, from which the same call resumes
+    level : confidence level of the intervals of the accuracy difference and of the similarity of the reasons
     progress : called with a description, the number of finished parts and the number of all parts
 
     Returns
     -------
     Comparison
         ``verdict`` is "changed" if NEW differs from OLD and the references by more than they differ from each other
-        (``p_value`` below .05), "unchanged" if not, and "undecided" if there are no references. Without references, versions
+        (``p_value`` below .05), "unchanged" if not, and "undecided" if that cannot be tested. Without references, versions
         with the same outputs and maps are "unchanged", and a significant change of the accuracy is "changed".
     """
     if examples is not None and examples < 2:
         raise InputError(f"examples: expected at least 2, got {examples}")
-    loading = Loading(network, _user_data(data, background), data_dir, device)
+    loading = Loading(network, _user_data(data, background), data_dir, device, _columns(data))
     first, second = load_version(old, loading, "OLD"), load_version(new, loading, "NEW")
     references = _references(reference, loading, (first, second), progress)
     tasks = check_versions(first, [second, *references])
-    chosen, notes = _settings(settings or ShapcSettings(method, samples, seed=seed), [first, second, *references])
-    classes = _class_names(first)
+    chosen, notes = _settings(
+        settings or ShapcSettings(method, samples, target=target, seed=seed), [first, second, *references]
+    )
+    classes = class_names(first)
     decisions = decide(first, second, references, tasks) if first.run.data.kind == "classes" else None
     positions = chosen_positions(first, tasks, EXAMPLES if examples is None else examples, chosen.seed)
     parts = count_units(positions) * (2 + len(references) + chosen.untrained)
     maker = MapMaker(first, chosen, None if cache is None else Path(cache), progress, parts)
     indices = flat_indices(first, tasks, positions)
     explained = explain_versions(maker, first, second, references, positions)
-    reasons = compare_reasons(explained, first, chosen, indices)
+    reasons = compare_reasons(explained, first, chosen, indices, level)
     names = _task_names(first)
     accuracy, flips = missing_accuracy(first.run.data.kind), _no_flips()
     confidences: tuple[ConfidenceChange, ...] = ()
     shown: tuple[ShownExample, ...] = ()
     if decisions is not None:
-        accuracy, flips = compare_accuracy(decisions, classes, names), find_flips(decisions)
+        accuracy, flips = compare_accuracy(decisions, classes, names, level), find_flips(decisions)
         confidences = compare_confidences(decisions, chosen.seed)
         reasons = _with_same_answer(reasons, decisions, positions, classes)
         known = dict(zip(indices.tolist(), reasons.per_example.tolist(), strict=True))
         shown = shown_examples(maker, (first, second), decisions, flips, reasons.same_answer, known, classes)
     identical = first.digest == second.digest or _same_behavior(first, second, tasks, reasons)
-    p_value, verdict, because = decide_verdict(accuracy, reasons, len(references), identical)
+    tests = reasons_tests(explained, first, chosen, None if decisions is None else correct_answers(decisions))
+    p_value, verdict, because = decide_verdict(accuracy, reasons, tests, identical)
     return Comparison(
         old=first.name,
         new=second.name,
@@ -118,6 +126,7 @@ def compare(
         confidences=confidences,
         reasons=reasons,
         references=tuple(version.name for version in references),
+        tests=tests,
         p_value=p_value,
         verdict=verdict,
         because=because,
@@ -140,6 +149,12 @@ def _user_data(data: Any, background: Any) -> UserData | None:
         return data
     sets, third = with_background(data)
     return UserData.checked(sets, third if background is None else background)
+
+
+def _columns(data: Any) -> tuple[str, ...]:
+    """Return the names of the columns if the inputs are a DataFrame."""
+    inputs = data[0] if isinstance(data, tuple) and data else None
+    return tuple(str(name) for name in getattr(inputs, "columns", ()))
 
 
 def _references(
@@ -179,7 +194,8 @@ def _settings(settings: ShapcSettings, versions: Sequence[Version]) -> tuple[Sha
     return checked_settings(settings, versions[0].run), notes
 
 
-def _class_names(version: Version) -> list[str]:
+def class_names(version: Version) -> list[str]:
+    """Return the name of each output."""
     known = version.run.class_names
     return [known[unit] if unit < len(known) else f"class {unit + 1}" for unit in range(version.outputs)]
 
@@ -198,7 +214,7 @@ def _no_flips() -> Flips:
 def _with_same_answer(
     reasons: ReasonsChange, decisions: Decisions, positions: Sequence[Any], classes: Sequence[str]
 ) -> ReasonsChange:
-    examples = different_reasons(decisions, positions, reasons.examples, reasons.per_example, classes)
+    examples = different_reasons(decisions, positions, reasons, classes)
     return replace(reasons, same_answer=examples)
 
 

@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perdure.audits.shapc.example_views import ExampleView, display_image
 from perdure.audits.shapc.runner import Halves, series_pictures
 from perdure.comparisons.accuracy import Decisions
 from perdure.comparisons.maps import MapMaker
-from perdure.comparisons.results import ExampleChange, Flips, ShownExample
+from perdure.comparisons.results import ExampleChange, Flips, ReasonsChange, ShownExample
 from perdure.comparisons.versions import Position, Version, inputs_at
 from perdure.explain.adapters.views import input_view
 from perdure.runs.display import displayed_inputs
@@ -27,20 +26,19 @@ POSITIVE = "wrong to right"
 
 
 def different_reasons(
-    decisions: Decisions,
-    positions: Sequence[Position],
-    indices: NDArray[np.int64],
-    per_example: NDArray[np.float64],
-    classes: Sequence[str],
+    decisions: Decisions, positions: Sequence[Position], reasons: ReasonsChange, classes: Sequence[str]
 ) -> tuple[ExampleChange, ...]:
     """Return the explained examples with the same prediction under both versions, the most different reasons first.
 
-    ``per_example`` is the calibrated score, or SHAPC if there is none.
+    Examples whose maps have no important region come last.
     """
-    same = np.flatnonzero((decisions.old[indices] == decisions.new[indices]) & ~np.isnan(per_example))
-    order = same[np.argsort(per_example[same], kind="stable")]
+    indices = reasons.examples
+    same = np.flatnonzero(decisions.old[indices] == decisions.new[indices])
+    order = same[np.argsort(reasons.similarities[same], kind="stable")]
     return tuple(
-        example_change(decisions, positions[index].task, int(indices[index]), float(per_example[index]), classes)
+        example_change(
+            decisions, positions[index].task, int(indices[index]), float(reasons.per_example[index]), classes
+        )
         for index in order
     )
 

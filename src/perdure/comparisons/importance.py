@@ -34,12 +34,14 @@ def importance_changes(old: Version, explained: Explained, seed: int) -> tuple[F
         return ()
     features, index = players
     before, after = (_shares(maps, index, len(features)) for maps in (explained.old, explained.new))
-    used = np.flatnonzero((~np.isnan(before)).sum(axis=0) >= FEWEST_EXAMPLES)
+    has_attributions = ~np.isnan(before).all(axis=1) & ~np.isnan(after).all(axis=1)
+    before, after = before[has_attributions], after[has_attributions]
+    used = np.flatnonzero((~np.isnan(before) & ~np.isnan(after)).sum(axis=0) >= FEWEST_EXAMPLES)
     if not len(used):
         return ()
     before, after = before[:, used], after[:, used]
     intervals = simultaneous_intervals(after - before, LEVEL, seed)
-    references = [_shares(maps, index, len(features))[:, used] for maps in explained.references]
+    references = [_shares(maps, index, len(features))[has_attributions][:, used] for maps in explained.references]
     tests = _tests([before, *references, after]) if references else [None] * len(used)
     changes = [
         FeatureChange(
@@ -55,6 +57,26 @@ def importance_changes(old: Version, explained: Explained, seed: int) -> tuple[F
         for column, feature in enumerate(used)
     ]
     return tuple(sorted(changes, key=lambda change: -abs(change.mean)))
+
+
+def word_profiles(
+    old: Version, positions: Sequence[Position], means: Sequence[NDArray[np.floating]]
+) -> FloatArray | None:
+    """Return the mean magnitude of each word's attributions for each version; None if the inputs are not texts.
+
+    Positions of texts are not comparable features, words are.
+    """
+    if not isinstance(old.run.inputs, Tokens):
+        return None
+    players = _players(old, positions)
+    if players is None:
+        return None
+    words, index = players
+    profiles = [
+        np.bincount(index.ravel(), weights=np.abs(values).reshape(len(index), -1).ravel(), minlength=len(words))
+        for values in means
+    ]
+    return np.stack(profiles) / len(index)
 
 
 def _tests(shares: Sequence[FloatArray]) -> list[PredictionTest | None]:

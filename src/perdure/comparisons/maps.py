@@ -92,8 +92,11 @@ class MapMaker:
         device = run_network_device(network)
         data, task = version.run.data, unit[0].task
         target: Any = self.settings.target
+        rows = np.array([position.row for position in unit])
         if target == "label":
-            target = data.labels(task)[[position.row for position in unit]]
+            target = data.labels(task)[rows]
+        elif target == "predicted":
+            target = version.predictions_at(task, rows)
         background = self._background(version, task).to(device)
         x = inputs_at(version, unit).to(device)
         try:

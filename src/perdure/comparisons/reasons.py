@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from perdure.audits.shapc.runner import Halves, limit_of_pair_values, pair_values
 from perdure.audits.shapc.scores import compute_reference_scores, make_calibration, mean_of_known
 from perdure.audits.shapc.values import ShapcSettings, TaskValues, shapc_value_names, untrained_value_names
-from perdure.comparisons.importance import importance_changes
+from perdure.comparisons.importance import importance_changes, word_profiles
 from perdure.comparisons.maps import MapMaker
 from perdure.comparisons.results import ReasonsChange
+from perdure.comparisons.retraining_tests import attribution_profiles, attribution_scales, retraining_tests
 from perdure.comparisons.versions import Position, Version
-from perdure.metrics.missing import Missing
-from perdure.metrics.prediction_tests import SHARES, PredictionTest, interval_level, similarity_test
+from perdure.metrics.prediction_tests import PredictionTest
 from perdure.runs.untrained import UntrainedNetworks
 
 SMALLEST_SPAN = 1e-6
@@ -61,28 +61,28 @@ def explain_versions(
 
 
 def compare_reasons(
-    explained: Explained, old: Version, settings: ShapcSettings, examples: NDArray[np.int64]
+    explained: Explained,
+    old: Version,
+    settings: ShapcSettings,
+    examples: NDArray[np.int64],
+    level: float = 0.95,
 ) -> ReasonsChange:
     """Return the similarity of the reasons of OLD and NEW; ``examples`` are their positions in the test set."""
     tables = _task_tables(explained, explained.new, settings)
-    shapc, calibrated = compute_reference_scores(tables, len(tables), settings, explained.without_floor)
-    calibration = make_calibration(tables, settings)
-    per_example = np.full(len(explained.positions), np.nan)
-    if calibration is not None:
-        for key, values in calibration.contributions().items():
-            per_example[explained.rows(explained.tasks[key])] = values[:, 0]
+    shapc, calibrated = compute_reference_scores(tables, len(tables), settings, explained.without_floor, level)
     floors = {task: _floor(tables[key], settings) for key, task in enumerate(explained.tasks)}
-    tests = (
-        SHARES if old.run.data.kind == "classes" else ("reasons",)
-    )  # without classes there is no test of the accuracy
-    test = _retraining_test(explained, settings, floors, interval_level("reasons", tests))
+    similarities = np.full(len(explained.positions), np.nan)
+    for key, task in enumerate(explained.tasks):
+        limits = tables[key].values["limit"][:, 0]
+        similarities[explained.rows(task)] = (limits - floors[task]) / (1 - floors[task])
+    is_calibrated = make_calibration(tables, settings) is not None
     return ReasonsChange(
         calibrated=calibrated,
         shapc=shapc,
-        per_example=per_example,
+        per_example=similarities if is_calibrated else np.full_like(similarities, np.nan),
+        similarities=similarities,
         examples=examples,
         importance=importance_changes(old, explained, settings.seed),
-        retraining=test,
         reference_calibrated=tuple(
             _similarity(explained, explained.old, maps, settings, floors) for maps in explained.references
         ),
@@ -124,21 +124,22 @@ def _similarity(
     return float(mean_of_known(np.array(scores)))
 
 
-def _retraining_test(
-    explained: Explained, settings: ShapcSettings, floors: Mapping[int, float], level: float
-) -> PredictionTest | None:
-    """Test whether NEW is less similar to the other versions than these are to each other; None without references."""
+def reasons_tests(
+    explained: Explained, old: Version, settings: ShapcSettings, correct: NDArray[np.float64] | None
+) -> dict[str, PredictionTest]:
+    """Test NEW against OLD and the references; empty without references. ``correct`` as in `retraining_tests`."""
     if not explained.references:
-        return None
+        return {}
+    tables = _task_tables(explained, explained.new, settings)
+    floors = {task: _floor(tables[key], settings) for key, task in enumerate(explained.tasks)}
     versions = [explained.old, *explained.references, explained.new]
-    matrix = np.ones((len(versions), len(versions)))
+    similarity = np.ones((len(versions), len(versions)))
     for first in range(len(versions)):
         for second in range(first):
             value = _similarity(explained, versions[first], versions[second], settings, floors)
-            matrix[first, second] = matrix[second, first] = value
-    if np.isnan(matrix).any():
-        reason = "the maps of some versions have no important region"
-        nothing = Missing(reason)
-        return PredictionTest(nothing, nothing, nothing, nothing, nothing, len(versions) - 1, reason, level)
-    test = similarity_test(matrix, level)
-    return replace(test, high=1.0) if test.high == math.inf else test
+            similarity[first, second] = similarity[second, first] = value
+    means = [(first + second) / 2 for first, second in versions]
+    profiles = word_profiles(old, explained.positions, means)
+    return retraining_tests(
+        similarity, attribution_profiles(means) if profiles is None else profiles, attribution_scales(means), correct
+    )

@@ -55,7 +55,8 @@ def train_references(
 
 
 def reference_step(reference: Version, old: Version) -> Version:
-    """Return a reference at the step of OLD, if its record has a checkpoint there."""
-    if reference.step == old.step or old.step not in reference.run.checkpoints:
+    """Return a reference at the step of OLD, if it is a record, not a single checkpoint, that has a checkpoint there."""
+    is_record = reference.run.path != Path() and reference.name == str(reference.run.path)
+    if not is_record or reference.step == old.step or old.step not in reference.run.checkpoints:
         return reference
     return Version(reference.name, reference.run, old.step)

@@ -20,6 +20,13 @@ from perdure.base.errors import InputError, error_message
 from perdure.base.files import read_versioned_file, write_json
 from perdure.metrics import Interval, PredictionTest
 
+TEST_NAMES = {
+    "importance": "importance of features",
+    "reasons": "reasons of single examples",
+    "scale": "size of attributions",
+    "accuracy": "accuracy",
+}
+"""What the tests against retrained versions are about."""
 SCHEMA = 1
 FILE = "comparison.json"
 LEVEL = 0.05
@@ -59,8 +66,6 @@ class AccuracyChange:
     by_class: tuple[GroupChange, ...] = ()
     by_task: tuple[GroupChange, ...] = ()
     """Empty with a single task."""
-    retraining: PredictionTest | None = None
-    """The accuracy of NEW among the references; None without references."""
     reason: str | None = None
     level: float = 0.95
 
@@ -144,7 +149,8 @@ class ReasonsChange:
     """Examples with the same prediction under both versions, the most different reasons first."""
     importance: tuple[FeatureChange, ...] = ()
     """Features of tables and words of texts, the largest change first; empty for images and series."""
-    retraining: PredictionTest | None = None
+    similarities: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """As ``per_example``; SHAPC without sampling noise if there is no calibrated score."""
     reference_calibrated: tuple[float, ...] = ()
     """Calibrated similarity of OLD with each reference."""
     reason: str | None = None
@@ -161,6 +167,8 @@ class Comparison:
     confidences: tuple[ConfidenceChange, ...]
     reasons: ReasonsChange
     references: tuple[str, ...]
+    tests: dict[str, PredictionTest]
+    """Tests of NEW against OLD and the references: importance, reasons, scale and accuracy. Empty without references."""
     p_value: float
     """Of the hypothesis that NEW is one more version retrained on the same data; NaN without references."""
     verdict: Verdict
@@ -198,12 +206,13 @@ class Comparison:
         score = self.reasons.calibrated
         shown = clipped_score(score)
         missing = f"– ({score.reason})" if math.isnan(score.mean) else str(shown)
-        rows += [("calibrated SHAPC", missing), ("SHAPC", str(self.reasons.shapc))]
+        rows += [("calibrated SHAPC", missing), ("SHAPC", str(clipped_score(self.reasons.shapc)))]
         rows.append(
             ("same answer", f"{len(self.reasons.same_answer)} of {len(self.reasons.examples)} explained examples")
         )
-        if not math.isnan(self.p_value):
-            rows.append(("retraining", f"{format_p(self.p_value)} ({len(self.references)} references)"))
+        rows += [(TEST_NAMES[name], describe_test(name, test)) for name, test in self.tests.items()]
+        if self.references:
+            rows.append(("more than retraining", f"{_p_text(self.p_value)} ({len(self.references)} references)"))
         return rows
 
     def to_json(self) -> dict[str, Any]:
@@ -235,3 +244,21 @@ class Comparison:
         from perdure.report.comparison import write_comparison_page  # noqa: PLC0415  (the report depends on comparisons)
 
         return write_comparison_page(self, Path(path))
+
+
+def describe_test(name: str, test: PredictionTest) -> str:
+    """Return the value of NEW, and the interval in which a retrained version would lie."""
+    if math.isnan(test.p) or math.isnan(test.low):
+        return f"– ({test.reason})"
+    on_scale = name != "scale"
+    observed, low, high = (
+        min(max(value, 0.0), 1.0) if on_scale else value for value in (test.observed, test.low, test.high)
+    )
+    level = f"{100 * test.level:.3g} %"
+    if name in ("importance", "reasons"):
+        return f"{observed:.3f}; retrained: at least {low:.3f} ({level}), {_p_text(test.p)}"
+    return f"{observed:.4g}; retrained: {low:.4g} to {high:.4g} ({level}), {_p_text(test.p)}"
+
+
+def _p_text(p: float) -> str:
+    return "no p-value" if math.isnan(p) else format_p(p)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from perdure.base.errors import InputError
 from perdure.explain.adapters.adapted import Adapted, adapt, two_columns
+from perdure.explain.adapters.inputs import Table
 from perdure.record import Record, find_records
 from perdure.record.schema import CHECKPOINTS, MANIFEST
 from perdure.runs.cache import cache_digest, weights_digest
@@ -37,6 +38,14 @@ class Loading:
     data: UserData | None = None
     data_dir: Path | None = None
     device: str = "cpu"
+    columns: tuple[str, ...] = ()
+    """Names of the columns of a DataFrame."""
+
+    def described(self, model: nn.Module) -> nn.Module:
+        """Return a model of a table with the names of its columns, unless it describes its inputs itself."""
+        if not self.columns or getattr(model, "inputs", None) is not None:
+            return model
+        return adapt(model, Table.from_names(self.columns))
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ class Version:
         """The tasks that the version has learned."""
         return self.run.seen_tasks(self.step) if self.run.scenario else list(range(len(self.run.data.classes)))
 
-    @property
+    @cached_property
     def outputs(self) -> int:
         """Number of outputs."""
         network = self.decision_network  # parameters that are created in inference mode cannot be explained
@@ -90,22 +99,30 @@ class Version:
         """Return the scores of the test examples of a task, (examples, outputs), computed once."""
         if task not in self._scores:
             rows = np.arange(len(self.run.data.labels(task)))
-            parts = [self._batch_scores(task, rows[start : start + BATCH]) for start in range(0, len(rows), BATCH)]
+            parts = [self.scores_at(task, rows[start : start + BATCH]) for start in range(0, len(rows), BATCH)]
             self._scores[task] = np.concatenate(parts)
         return self._scores[task]
 
-    def _batch_scores(self, task: int, rows: IntArray) -> FloatArray:
+    def scores_at(self, task: int, rows: IntArray) -> FloatArray:
+        """Return the scores of some test examples of a task."""
         network = self.decision_network
         with torch.inference_mode():
             scores = network(self.run.data.inputs(task, rows).to(run_network_device(network)))
         if not bool(torch.isfinite(scores).all()):
             raise InputError(f"{self.name}: the model returns NaN or infinity for test examples of task {task + 1}")
-        return np.asarray(scores.double().cpu().numpy())
+        return np.asarray(scores.detach().double().cpu().numpy())
 
     def predictions(self, task: int) -> IntArray:
         """Return the predicted class of each test example of a task."""
+        return self._decided(task, self.scores(task))
+
+    def predictions_at(self, task: int, rows: IntArray) -> IntArray:
+        """Return the predicted classes of some test examples of a task."""
+        return self._decided(task, self.scores_at(task, rows))
+
+    def _decided(self, task: int, scores: FloatArray) -> IntArray:
         candidates = self.candidates(task)
-        chosen: IntArray = candidates[self.scores(task)[:, candidates].argmax(axis=1)]
+        chosen: IntArray = candidates[scores[:, candidates].argmax(axis=1)]
         return chosen
 
     def probabilities(self, task: int) -> FloatArray:
@@ -123,7 +140,7 @@ class Version:
     def candidates(self, task: int) -> IntArray:
         """Return the outputs among which the version decides."""
         known = self.run.candidates(self.step, task)
-        return np.arange(self.scores(task).shape[1]) if known is None else np.array(known, dtype=np.int64)
+        return np.arange(self.outputs) if known is None else np.array(known, dtype=np.int64)
 
     def test_digest(self) -> str:
         """Return a digest of the test data before any preprocessing."""
@@ -156,7 +173,7 @@ def load_version(source: Any, loading: Loading, name: str) -> Version:
         raise InputError(f"{name}: a model needs test data; pass data=(inputs, labels)")
     label = _model_name(source, name)
     model = source if isinstance(source, nn.Module) else adapt(source)
-    run = load_single_network(model, loading.data, device=loading.device, name=name)
+    run = load_single_network(loading.described(model), loading.data, device=loading.device, name=name)
     return Version(label, run, run.last_step())
 
 
@@ -235,7 +252,8 @@ def load_references(sources: Sequence[Any], loading: Loading, versions: Sequence
         if path is None or not path.is_dir() or (path / MANIFEST).exists() or not (inside := find_records([path])):
             expanded.append(source)
         else:
-            expanded += [record for record in inside if record.resolve() not in compared]
+            others = [record for record in inside if record.resolve() not in compared]
+            expanded += [record for record in others if _same_learner(record, versions[0])]
     references: list[Version] = []
     known = {version.digest: name for name, version in zip(("OLD", "NEW"), versions, strict=True)}
     for number, source in enumerate(expanded, start=1):
@@ -244,10 +262,26 @@ def load_references(sources: Sequence[Any], loading: Loading, versions: Sequence
         if equal != f"reference {number}":
             raise InputError(
                 f"{reference.name}: its weights equal those of {equal}; expected a version retrained on the same data with "
-                "another seed"
+                "another seed, or on a bootstrap sample of the data if training does not depend on a seed"
+            )
+        if (
+            (path := reference.run.path) != Path()
+            and (path / MANIFEST).exists()
+            and not _same_learner(path, versions[0])
+        ):
+            raise InputError(
+                f"{reference.name}: a run of {reference.run.learner}, but OLD is one of {versions[0].run.learner}; references "
+                "must be trained like OLD"
             )
         references.append(reference)
     return references
+
+
+def _same_learner(record: Path, old: Version) -> bool:
+    """Return whether a record is a run of OLD's learner; True if OLD is not a record."""
+    if old.run.path == Path() or not (old.run.path / MANIFEST).exists():
+        return True
+    return Record.open(record).manifest.learner == old.run.learner
 
 
 def check_versions(old: Version, others: Sequence[Version]) -> list[int]:

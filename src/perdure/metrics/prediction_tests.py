@@ -16,8 +16,10 @@ from perdure.metrics.missing import as_floats
 
 FEWEST_REFERENCES = 3
 """Smallest number of retrained versions next to the old one. With fewer, the variance of retraining is unknown."""
-SHARES = {"reasons": 0.8, "accuracy": 0.2}
+SHARES = {"importance": 0.5, "reasons": 0.2, "scale": 0.2, "accuracy": 0.1}
 """Shares of the false-alarm rate that `combine_p_values` gives to each test."""
+SMALLEST_DISTANCE = 1e-12
+"""Distance 1 - similarity below which versions count as identical."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,15 @@ def similarity_test(similarity: Any, level: float = 0.95) -> PredictionTest:
     """Test whether the last of several versions is less similar to the others than these are to each other.
 
     ``similarity`` is a symmetric matrix over the known versions (the old one and at least three references) and, last, the
-    new version; its diagonal is ignored. With x_i = mean over j != i of similarity[i, j] and n known versions,
+    new version; its diagonal is ignored, and 1 means identical. With x_i = -log(1 - mean over j != i of similarity[i, j]) and
+    n known versions,
 
         t = (x_new - mean x_known) / (sd(x_known) * sqrt(1 + 1 / n))
 
     has Student's t distribution with n - 1 degrees of freedom if the new version is one more retrained version and the x are
-    jointly normal: they are then exchangeable, because x_i is the same function of all versions for every i. The test is
-    one-sided; a low similarity is a change. Comparing only with the old version has one degree of freedom less and more noise.
+    jointly normal: they are then exchangeable, because x_i is the same function of all versions for every i. The logarithm
+    makes the distances, which are skewed, more normal. The test is one-sided; a low similarity is a change. Comparing only with
+    the old version has one degree of freedom less and more noise. ``observed``, ``expected`` and ``low`` are similarities.
     """
     matrix = as_floats(similarity, "similarity", ndim=2)
     count = len(matrix)
@@ -62,14 +66,16 @@ def similarity_test(similarity: Any, level: float = 0.95) -> PredictionTest:
         raise InputError("similarity: expected a symmetric matrix without missing values")
     _check_versions(count - 1)
     means = np.where(off_diagonal, matrix, 0.0).sum(axis=1) / (count - 1)
-    known, new = means[:-1], float(means[-1])
-    expected, spread = float(known.mean()), float(known.std(ddof=1))
-    if spread <= 1e-12:
-        return _untested(new, expected, count - 1, level)
+    values = -np.log(np.maximum(1 - means, SMALLEST_DISTANCE))
+    known, new = values[:-1], float(values[-1])
+    centre, spread = float(known.mean()), float(known.std(ddof=1))
+    if spread <= 1e-9:
+        return _untested(float(means[-1]), float(means[:-1].mean()), count - 1, level)
     scale = spread * math.sqrt(1 + 1 / (count - 1))
-    low = expected - float(stats.t.ppf(level, count - 2)) * scale
-    p = float(stats.t.cdf((new - expected) / scale, count - 2))
-    return PredictionTest(new, expected, low, math.inf, p, count - 1, None, level)
+    low = centre - float(stats.t.ppf(level, count - 2)) * scale
+    p = float(stats.t.cdf((new - centre) / scale, count - 2))
+    observed, expected, limit = (1 - math.exp(-value) for value in (new, centre, low))
+    return PredictionTest(observed, expected, limit, math.inf, p, count - 1, None, level)
 
 
 def value_test(values: Any, *, example_variance: float = 0.0, examples: int = 2, level: float = 0.95) -> PredictionTest:
@@ -89,7 +95,8 @@ def value_test(values: Any, *, example_variance: float = 0.0, examples: int = 2,
     variance = sum(part.variance for part in components)
     if variance <= 1e-24:
         if abs(new - expected) <= 1e-12:
-            return PredictionTest(new, expected, expected, expected, 1.0, len(known), None, level)
+            reason = "all versions have the same value on every example"
+            return PredictionTest(new, expected, math.nan, math.nan, 1.0, len(known), reason, level)
         return _untested(new, expected, len(known), level)
     degrees = variance**2 / sum(part.variance**2 / part.degrees for part in components)
     margin = float(stats.t.ppf((1 + level) / 2, degrees)) * math.sqrt(variance)

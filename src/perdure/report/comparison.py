@@ -11,10 +11,11 @@ from jinja2 import Environment, PackageLoader
 from PIL import Image
 
 from perdure import __version__
-from perdure.audits.accuracy_differences import format_p
 from perdure.audits.shapc.results import clipped_score, is_clipped_score
 from perdure.base.files import write_atomically
 from perdure.comparisons import Comparison, ShownExample
+from perdure.comparisons.results import describe_test
+from perdure.metrics import Interval
 from perdure.report.comparison_charts import change_chart, feature_bars, reasons_chart, text_levels
 from perdure.report.page import asset_text, content_security_policy
 from perdure.report.viewer import CLIP_QUANTILE, LEVELS, palette_image, png_text
@@ -24,6 +25,11 @@ GROUPS = {
     "same answer, different reasons": "Both versions give the same answer. The most different reasons come first.",
     "right to wrong": "OLD was right, NEW is wrong.",
     "wrong to right": "OLD was wrong, NEW is right.",
+}
+_TEST_ROWS = {
+    "importance": "Importance of the features: cosine of NEW with the other versions",
+    "reasons": "Reasons of single examples: similarity of NEW with the other versions",
+    "scale": "Size of the attributions",
 }
 SYMBOLS = {"unchanged": "●", "changed": "▲", "undecided": "◆"}
 
@@ -65,7 +71,7 @@ def _summary_rows(comparison: Comparison) -> list[dict[str, str]]:
                 "old": f"{accuracy.old:.4f}",
                 "new": f"{accuracy.new:.4f}",
                 "change": f"{accuracy.mean:+.4f} [{accuracy.low:+.4f}, {accuracy.high:+.4f}]",
-                "retraining": _prediction(accuracy.retraining),
+                "retraining": _prediction(comparison, "accuracy"),
             }
         )
     for entry in comparison.confidences:
@@ -83,28 +89,26 @@ def _summary_rows(comparison: Comparison) -> list[dict[str, str]]:
     calibrated = (
         f"– ({score.reason})" if math.isnan(score.mean) else f"{score.mean:.3f} [{score.low:.3f}, {score.high:.3f}]"
     )
-    retraining = _prediction(comparison.reasons.retraining)
-    rows.append(_similarity_row("Calibrated similarity of the reasons (SHAPC)", calibrated, retraining))
-    rows.append(
-        _similarity_row("SHAPC, sampling noise included", f"{shapc.mean:.3f} [{shapc.low:.3f}, {shapc.high:.3f}]", "")
-    )
+    rows.append(_similarity_row("Calibrated similarity of OLD and NEW (SHAPC)", calibrated, ""))
+    rows.append(_similarity_row("SHAPC, sampling noise included", _clipped_text(shapc), ""))
+    for name, title in _TEST_ROWS.items():
+        if name in comparison.tests:
+            rows.append(_similarity_row(title, "", _prediction(comparison, name)))
     return rows
+
+
+def _clipped_text(score: Interval) -> str:
+    shown = clipped_score(score)
+    return "–" if math.isnan(shown.mean) else f"{shown.mean:.3f} [{shown.low:.3f}, {shown.high:.3f}]"
 
 
 def _similarity_row(question: str, change: str, retraining: str) -> dict[str, str]:
     return {"question": question, "old": "", "new": "", "change": change, "retraining": retraining}
 
 
-def _prediction(test: Any) -> str:
-    """Return where retraining would put a value, and whether it is there."""
-    if test is None:
-        return "no references"
-    if math.isnan(test.p):
-        return test.reason or ""
-    inside = test.low <= test.observed <= test.high
-    word = "inside" if inside else "outside"
-    observed, low, high = (min(max(value, 0), 1) for value in (test.observed, test.low, test.high))
-    return f"{observed:.3f} is {word} {low:.3f} to {high:.3f} ({format_p(test.p)})"
+def _prediction(comparison: Comparison, name: str) -> str:
+    """Return the value of NEW and the interval in which retraining would put it."""
+    return describe_test(name, comparison.tests[name]) if name in comparison.tests else "no references"
 
 
 def _groups(comparison: Comparison) -> list[dict[str, Any]]:

@@ -50,10 +50,9 @@ def change_chart(changes: Sequence[Any], unit: str) -> Markup:
         if not math.isnan(change.low):
             parts.append(_line(f"whisker {kind}", x(change.low), y, x(change.high), y))
         parts.append(f'<circle class="mark {kind}" cx="{x(change.mean):.1f}" cy="{y}" r="4.5"/></g>')
-    parts += [
-        f'<text x="{x(value):.1f}" y="{height - 8}" text-anchor="middle">{f"{value:+.2g}" if value else "0"}</text>'
-        for value in (-limit, 0.0, limit)
-    ]
+    for value, anchor in ((-limit, "middle"), (0.0, "middle"), (limit, "end")):
+        text = f"{value:+.2g}" if value else "0"
+        parts.append(f'<text x="{x(value):.1f}" y="{height - 8}" text-anchor="{anchor}">{text}</text>')
     return _svg(height, parts, f"Change of the {unit}, NEW minus OLD, with 95 % intervals")
 
 

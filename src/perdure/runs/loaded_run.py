@@ -23,7 +23,7 @@ from perdure.record.references import FILE as REFERENCES
 from perdure.record.schema import MANIFEST
 from perdure.runs.cache import Cache, cache_digest, record_cache, weights_digest
 from perdure.runs.data import BenchmarkData, RunData, UserData
-from perdure.runs.networks import NetworkSource, UserNetworks, reset_modules, resize_heads, usable_network
+from perdure.runs.networks import PROBED_ROWS, NetworkSource, UserNetworks, reset_modules, resize_heads, usable_network
 from perdure.runs.permissions import stored_data, stored_network
 from perdure.runs.torch_files import read_torch_file
 from perdure.tasks import Benchmark
@@ -339,7 +339,7 @@ class _RunNetworks:
         return network.inputs if isinstance(network, Adapted) else None
 
     def _usable(self, network: nn.Module) -> nn.Module:
-        rows = self.data.inputs(0, np.arange(2)).to(self.device)
+        rows = self.data.inputs(0, np.arange(min(PROBED_ROWS, len(self.data.labels(0))))).to(self.device)
         return usable_network(network.to(self.device), rows, self.data.form, classes=self.data.kind == "classes")
 
     def _rows(self, task: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.explain.adapters.adapted import Adapted, adapt, two_columns, with_form, with_scores
+from perdure.explain.adapters.adapted import Adapted, adapt, probability_columns, two_columns, with_form, with_scores
 from perdure.explain.adapters.arrays import rejected_input
 from perdure.explain.adapters.inputs import InputForm, Series
 from perdure.explain.adapters.models import single_precision
@@ -22,6 +22,8 @@ from perdure.explain.adapters.views import require_layout
 NetworkMaker = Callable[..., Any]
 NetworkSource = NetworkMaker | nn.Module | Sequence[Any]
 """A function that returns the network, the network itself, or one ready model after each step."""
+PROBED_ROWS = 64
+"""Examples on which the form of a network's output is found out."""
 _RESETS = ("reset_parameters", "_reset_parameters")
 """Methods by which modules of torch.nn draw new weights."""
 _SIZES = ("out_features", "out_channels", "num_embeddings", "num_features")
@@ -121,7 +123,8 @@ def usable_network(
 ) -> nn.Module:
     """Return a network of one input tensor and scores (n, outputs), for packed rows like ``rows``.
 
-    A classifier with a single output gets a score for each of its two classes. Inputs of three dimensions need a layout.
+    A classifier with a single output gets a score for each of its two classes: the output is a probability if it lies
+    between 0 and 1 for all ``rows``, otherwise a logit. Inputs of three dimensions need a layout.
     """
     if layout is not None:
         network = adapt(network, Series(layout))  # type: ignore[arg-type]
@@ -129,12 +132,14 @@ def usable_network(
     require_layout(network, tuple(rows.shape))
     with rejected_input(network, rows), torch.no_grad():
         probe = with_scores(single_precision(network), rows[:1])
-        outputs = probe(rows[:1].clone())
+        outputs = probe(rows.clone())
     if isinstance(probe, Adapted) and not isinstance(network, Adapted):
         network = Adapted(network)
     if classes and outputs.dim() == 2 and outputs.shape[1] == 1:
         adapted = adapt(network)
-        return Adapted(adapted.model, adapted.inputs, partial(two_columns, logits=adapted.logits), adapted.form)
+        is_probability = len(outputs) > 1 and bool(((outputs >= 0) & (outputs <= 1)).all())
+        columns = probability_columns if is_probability else two_columns
+        return Adapted(adapted.model, adapted.inputs, partial(columns, logits=adapted.logits), adapted.form)
     return network
 
 

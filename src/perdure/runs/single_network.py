@@ -10,7 +10,7 @@ from torch import nn
 
 from perdure.runs.data import UserData, with_background
 from perdure.runs.loaded_run import LoadedRun, load_run_weights, read_run_weights
-from perdure.runs.networks import UserNetworks, usable_network
+from perdure.runs.networks import PROBED_ROWS, UserNetworks, usable_network
 
 
 def build_single_network(
@@ -35,7 +35,7 @@ def load_single_network(
 ) -> LoadedRun:
     """Return a run whose only checkpoint is a user's trained network; ``data`` as in `perdure.runs.load_run`."""
     sets = UserData.checked(*with_background(data))
-    rows = sets.inputs(0, np.arange(2)).to(device)
+    rows = sets.inputs(0, np.arange(min(PROBED_ROWS, len(sets.labels(0))))).to(device)
     made = build_single_network(network, sets, weights, name=name)
     model = usable_network(made.to(device), rows, sets.form, classes=sets.kind == "classes")
 

@@ -87,6 +87,7 @@ def audit_shapc(
     data_dir: Path | None = None,
     device: str = "cpu",
     out: str | Path | None = None,
+    level: float = 0.95,
     progress: ShapcProgress | None = None,
 ) -> ShapcResult:
     """Compute SHAPC of every task with every later step of a run, with its references.
@@ -99,7 +100,8 @@ def audit_shapc(
     95 % interval of SHAPC-Mean is within ``precision`` of its mean. Finished values are stored in ``out`` (by default in the
     run's cache); the same call resumes from there with bit-identical results. ``keep_maps`` also stores the attributions.
     ``retrain_reference`` adds the score between this network and one trained from another seed: ``True`` trains it on the
-    first task, a path takes the record of another seed.
+    first task, a path takes the record of another seed. ``level`` is that of the intervals of SHAPC-Mean and of the
+    calibrated score.
     """
     if precision is not None and not 0 < precision < 1:
         raise InputError(f"precision: expected a number between 0 and 1, got {precision!r}")
@@ -128,7 +130,7 @@ def audit_shapc(
         load = _loader(network, data, background_data, data_dir, device)
         other = reference_run(loaded, retrain_reference, cache.folder / "retrained", load, data_dir, device)
         reference = _compare_seeds(loaded, other, cache, values, untrained, limit or EXAMPLES)
-    return _result(loaded, values, untrained, tasks, stopped, reference)
+    return _result(loaded, values, untrained, tasks, stopped, reference, level)
 
 
 def chosen_method(run: LoadedRun) -> str:
@@ -150,11 +152,12 @@ def checked_settings(settings: ShapcSettings, run: LoadedRun) -> ShapcSettings:
             f"method {LEAST_BIASED}: only an audit of records can choose the explainer; pass the name of an explainer"
         )
     target = settings.target
+    where = f"{run.path}: " if run.path != Path() else ""
     if run.data.kind != "classes" and isinstance(target, str):
         if run.data.kind == "multi-label" or target == "predicted":
             raise InputError(
-                f"{run.path}: {run.data.kind} data have no single true or predicted class; pass target= the output to explain",
-                cli=f"{run.path}: {run.data.kind} data have no single true or predicted class; pass --target and the number of "
+                f"{where}{run.data.kind} data have no single true or predicted class; pass target= the output to explain",
+                cli=f"{where}{run.data.kind} data have no single true or predicted class; pass --target and the number of "
                 "the output to explain",
             )
         x = run.data.inputs(0, np.arange(1))
@@ -380,9 +383,11 @@ def _result(
     tasks: dict[int, TaskValues],
     stopped: str,
     reference: RetrainingReference | None,
+    level: float,
 ) -> ShapcResult:
     settings = values.settings
-    scores = compute_scores(tasks, len(run.curriculum), settings, _reason_without_floor(tasks, settings, untrained))
+    reason = _reason_without_floor(tasks, settings, untrained)
+    scores = compute_scores(tasks, len(run.curriculum), settings, reason, level)
     budget, sufficient = describe_scores_budget(scores, settings.stochastic, settings.samples)
     return ShapcResult(
         run=str(run.path),

@@ -64,7 +64,7 @@ class Calibration:
             contributions[tau] = np.divide(above, span, out=np.full_like(above, np.nan), where=span > SMALLEST_SPAN)
         return contributions
 
-    def interval(self) -> Interval:
+    def interval(self, level: float = 0.95) -> Interval:
         """Return the mean over later steps, then over tasks, with its interval."""
         pairs = self._pairs()
         value = _mean_over_tasks(pairs)
@@ -74,7 +74,7 @@ class Calibration:
         components = influence_variances(self.influences())
         if components:
             components.append(self._between_networks())
-        return student_interval(value, components, examples)
+        return student_interval(value, components, examples, level)
 
     def _pairs(self, network: int | None = None) -> dict[int, FloatArray]:
         """Return the score of each pair, with the mean floor or the floor of one network."""
@@ -188,14 +188,11 @@ class Resampled:
             for index, name in enumerate(tables)
         }
 
-    def mean(self, name: str, n: int | None = None) -> Interval:
+    def mean(self, name: str, n: int | None = None, level: float = 0.95) -> Interval:
         """Return the mean over pairs with its interval."""
         value = shapc_mean_over_pairs(self.matrix(name))
-        return self.interval(value, self.drawn[name], n)
-
-    def interval(self, value: float, drawn: Mapping[int, FloatArray], n: int | None = None) -> Interval:
-        """Return the interval of a statistic from its value in each resample and pair."""
-        return bootstrap_interval(value, bootstrap_mean_over_tasks(drawn), self.smallest, self.n if n is None else n)
+        draws = bootstrap_mean_over_tasks(self.drawn[name])
+        return bootstrap_interval(value, draws, self.smallest, self.n if n is None else n, level)
 
     def matrix(self, name: str) -> FloatArray:
         """Return the mean over examples of each pair, [tau, t]."""
@@ -216,10 +213,11 @@ class Resampled:
 
 
 def compute_scores(
-    tasks: Mapping[int, TaskValues], steps: int, settings: ShapcSettings, without_floor: str = ""
+    tasks: Mapping[int, TaskValues], steps: int, settings: ShapcSettings, without_floor: str = "", level: float = 0.95
 ) -> Scores:
     """Return every statistic of a SHAPC audit from its values per example.
 
+    ``level`` is that of the intervals of SHAPC-Mean and of the calibrated score.
     ``without_floor`` says why the values of untrained networks are missing, if they are.
     """
     tasks = {tau: values for tau, values in tasks.items() if len(values)}
@@ -237,9 +235,9 @@ def compute_scores(
     missing = missing_score(tasks, without_floor)
     ratio = make_calibration(tasks, settings, "independent", "ceiling")
     return Scores(
-        mean=table.mean("shapc"),
+        mean=table.mean("shapc", level=level),
         var=table.variation("shapc", settings.variant),
-        calibrated=missing if calibration is None else calibration.interval(),
+        calibrated=missing if calibration is None else calibration.interval(level),
         contributions={} if calibration is None else calibration.contributions(),
         floor=missing if calibration is None else table.mean("floor"),
         ratio=missing if ratio is None else ratio.interval(),
@@ -277,13 +275,13 @@ def running_mean_score(tasks: Mapping[int, TaskValues], steps: int, seed: int) -
 
 
 def compute_reference_scores(
-    tasks: Mapping[int, TaskValues], steps: int, settings: ShapcSettings, without_floor: str
+    tasks: Mapping[int, TaskValues], steps: int, settings: ShapcSettings, without_floor: str, level: float = 0.95
 ) -> tuple[Interval, Interval]:
     """Return SHAPC-Mean and the calibrated score between the networks of two seeds."""
     table = {"shapc": {tau: values.values["shapc"] for tau, values in tasks.items()}}
-    mean = Resampled(tasks, steps + 1, table, settings.seed).mean("shapc")
+    mean = Resampled(tasks, steps + 1, table, settings.seed).mean("shapc", level=level)
     calibration = make_calibration(tasks, settings)
-    return mean, missing_score(tasks, without_floor) if calibration is None else calibration.interval()
+    return mean, missing_score(tasks, without_floor) if calibration is None else calibration.interval(level)
 
 
 def _padded(matrix: NDArray[Any], steps: int) -> FloatArray:

@@ -167,6 +167,12 @@ def two_columns(output: Any, logits: Logits | None = None) -> Tensor:
     return torch.cat([-score, score], dim=1)
 
 
+def probability_columns(output: Any, logits: Logits | None = None) -> Tensor:
+    """Return the probabilities of both classes of a binary classifier whose single output is that of the second class."""
+    probability = scores_of(output, logits)
+    return torch.cat([1 - probability, probability], dim=1)
+
+
 @contextmanager
 def replaced_output(layer: nn.Module, rows: Tensor) -> Iterator[None]:
     """Replace the output of a layer by ``rows`` within the block."""

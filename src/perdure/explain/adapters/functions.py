@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +53,10 @@ class FunctionModel(nn.Module):
         array: NDArray[Any] = x.detach().cpu().numpy()
         call: Callable[[Any], Any] = self.source if self.method is None else getattr(self.source, self.method)
         try:
-            scores = _as_scores(call(array.astype(np.float64)))
+            with warnings.catch_warnings():
+                # Estimators that were fitted to a DataFrame warn about arrays, at every call.
+                warnings.filterwarnings("ignore", message="X does not have valid feature names")
+                scores = _as_scores(call(array.astype(np.float64)))
         except InputError:
             raise
         except Exception as error:

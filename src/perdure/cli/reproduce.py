@@ -16,9 +16,9 @@ def reproduce(
     target: Annotated[
         str,
         typer.Argument(
-            help="One of classic-learners, memory-learners, shapc, clamp, retraining; an experiment of the bias paper "
-            "(bias-agreement, -boxes, -deepshap, -gaussian, -human, -instability, -irrelevant-region, -masking, -perspectives, "
-            "-planted-pattern, -removal, -table, -variance), or bias-all."
+            help="One of classic-learners, memory-learners, shapc, clamp, retraining, change-detection; an experiment of the "
+            "bias paper (bias-agreement, -boxes, -deepshap, -gaussian, -human, -instability, -irrelevant-region, -masking, "
+            "-perspectives, -planted-pattern, -removal, -table, -variance), or bias-all."
         ),
     ],
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data files.")] = None,
@@ -32,7 +32,8 @@ def reproduce(
             help="Run only one study: split-mnist, cifar10-small, cifar10-small-seen or cifar10-small-task of "
             "classic-learners, "
             "memory-small-conv or memory-resnet18 of memory-learners and shapc, published or split-mnist of clamp, "
-            "lenet, lenet-slow, lenet-sweep or resnet18 of retraining (the page keeps its other parts)."
+            "lenet, lenet-slow, lenet-sweep or resnet18 of retraining, digits, adult, mnist or cifar10 of change-detection "
+            "(the page keeps its other parts)."
         ),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
@@ -41,8 +42,9 @@ def reproduce(
 
     classic-learners tunes and trains the twelve classic learners; memory-learners does so for the nine methods of the SHAPC
     paper's Table 1, and shapc computes their SHAPC; clamp fits the curves published by the CLAMP paper's authors and trains
-    its experiment on Split MNIST again; retraining computes MeGe and ReCo; bias-... runs the experiments of the
-    attribution-bias paper. Run the same command again to resume: finished runs, trials and examples are reused.
+    its experiment on Split MNIST again; retraining computes MeGe and ReCo; change-detection measures false alarms and power of
+    the test of perdure compare and of other methods; bias-... runs the experiments of the attribution-bias paper.
+    Run the same command again to resume: finished runs, trials and examples are reused.
     """
     import torch
 
@@ -56,13 +58,15 @@ def reproduce(
     if target == "clamp":
         _clamp(data_dir, out, page or Path("docs/results/clamp.md"), only, threads)
         return
+    if target == "change-detection":
+        _change_detection(data_dir, out, page or Path("docs/results/change-detection.md"), only, threads)
+        return
     if target.startswith("bias"):
         _bias(target, data_dir, out / "bias", page or Path("docs/results/trust.md"), threads)
         return
     if target not in TARGETS:
-        raise InputError(
-            f"target: unknown name {target!r}, {error_suggestion(target, [*TARGETS, 'clamp', 'retraining', 'bias-all'])}"
-        )
+        known = [*TARGETS, "clamp", "retraining", "change-detection", "bias-all"]
+        raise InputError(f"target: unknown name {target!r}, {error_suggestion(target, known)}")
     chosen = TARGETS[target]
     if only is not None and only not in chosen.studies:
         raise InputError(f"--only: unknown study {only!r}, {error_suggestion(only, list(chosen.studies))}")
@@ -120,6 +124,26 @@ def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, 
                 result = retraining.run_retraining_study(study, data_dir, out, bars.show)
                 sections[name] = retraining.retraining_study_section(study, result, page.parent)
                 retraining.write_retraining_study(sections, page)
+    echo(page)
+
+
+def _change_detection(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
+    """Run the benchmark on all data sets whose files exist, or on one, and write the page from all stored results."""
+    import torch
+
+    from perdure.base.errors import InputError, error_suggestion
+    from perdure.cli.output.progress import PartProgress
+    from perdure.reproduce.change_detection.data_sets import DATA_SETS
+    from perdure.reproduce.change_detection.page import read_change_detection_page, write_change_detection_page
+    from perdure.reproduce.change_detection.study import collect_results
+
+    if only is not None and only not in DATA_SETS:
+        raise InputError(f"--only: unknown data set {only!r}, {error_suggestion(only, list(DATA_SETS))}")
+    read_change_detection_page(page)  # refuses another page before anything is computed
+    torch.set_num_threads(threads)
+    with PartProgress(Console(stderr=True)) as bars:
+        results, missing = collect_results(only, data_dir, out, bars.show)
+    write_change_detection_page(results, missing, page)
     echo(page)
 
 

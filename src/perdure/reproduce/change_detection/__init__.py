@@ -1,0 +1,1 @@
+"""The change-detection benchmark: harmless and planted changes of a model, our test and four alternatives."""

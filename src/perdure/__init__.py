@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         learners,
         metrics,
         nets,
+        policies,
         record,
         report,
         runs,
@@ -27,25 +28,30 @@ if TYPE_CHECKING:
     from perdure.audits.results import Audit
     from perdure.base.errors import InputError
     from perdure.comparisons.comparison import compare
+    from perdure.comparisons.gate.check import check
     from perdure.comparisons.results import Comparison
     from perdure.explain.adapters.adapted import adapt
+    from perdure.policies.results import CheckResult
     from perdure.record import Record, Recorder
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
     "Audit": "perdure.audits",
+    "CheckResult": "perdure.policies",
     "Comparison": "perdure.comparisons",
     "InputError": "perdure.base.errors",
     "Record": "perdure.record",
     "Recorder": "perdure.record",
     "adapt": "perdure.explain",
     "audit": "perdure.audits",
+    "check": "perdure.comparisons.gate",
     "compare": "perdure.comparisons",
 }
 
 __all__ = [
     "Audit",
+    "CheckResult",
     "Comparison",
     "InputError",
     "Record",
@@ -53,6 +59,7 @@ __all__ = [
     "adapt",
     "audit",
     "audits",
+    "check",
     "compare",
     "comparisons",
     "explain",
@@ -62,6 +69,7 @@ __all__ = [
     "learners",
     "metrics",
     "nets",
+    "policies",
     "record",
     "report",
     "runs",

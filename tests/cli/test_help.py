@@ -46,6 +46,7 @@ def test_all_commands_are_found():
         "demo",
         "run",
         "audit",
+        "check",
         "compare",
         "score",
         "fit",

@@ -15,6 +15,7 @@ from perdure.cli.options import LARGEST, MOST
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 MATRIX = "after_task,task_1,task_2\n1,.9,.2\n2,.5,.8\n"
 ARGUMENTS = {"run": ["naive"], "audit": ["runs"], "score": ["m.csv"], "fit": ["m.csv"], "explain": ["runs/x"]} | {
+    "check": ["m.csv"],
     "compare": ["a.pt", "b.pt"],
     "report": ["runs"],
     "reproduce": ["clamp"],

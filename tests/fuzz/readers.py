@@ -327,6 +327,58 @@ def audit_files() -> list[bytes]:
     return [to_json({**empty, **part}) for part in (learners, {"stability": value["stability"][:1]})]
 
 
+def read_policy_file(path: Path) -> object:
+    from perdure.policies import read_policy
+
+    return read_policy(path)
+
+
+def policy_files() -> list[bytes]:
+    return [
+        lines(
+            *("schema = 1", "false_alarm_rate = 0.05", "[[rule]]", 'metric = "average_accuracy"', "threshold = 0.9"),
+            *("[[rule]]", 'metric = "accuracy"', 'per = "class"', 'classes = ["cat", 3]', "threshold = 0.8"),
+            *('severity = "warning"', 'name = "every class"'),
+        ),
+        lines(
+            'rule = [{metric = "forgetting", greater_is_better = false, min_absolute_change = -0.02, threshold = 0.1}]'
+        ),
+        lines("[[rule]]", 'metric = "reasons"', "threshold = 5e-1 # of the baseline"),
+        lines("[[rule]]", 'metric = "accuracy"', "threshold = 0.5", 'per = "task"', "tasks = [", '  "a",', "]"),
+    ]
+
+
+def hostile_policies() -> list[bytes]:
+    return [
+        b"x = " + b"[" * 5000,
+        b"a." * 4000 + b"a = 1",
+        b"[[rule]]\n" * 3000,
+        b'"\\u0007" = nan',
+        b"rule = " + b"9" * 6000,
+    ]
+
+
+def read_check_result(path: Path) -> object:
+    from perdure.policies import CheckResult
+
+    return CheckResult.load(path).to_json()
+
+
+def check_result_files() -> list[bytes]:
+    from perdure.metrics import binomial_interval
+    from perdure.policies import CheckResult, Estimate, Question, Rule, decide
+
+    rule = Rule("accuracy", threshold=0.9, per="class", classes=("cat", 3), line=4)
+    questions = [
+        Question(
+            rule, "threshold", "class cat", lambda level: Estimate(binomial_interval(9, 10, level), "examples", "")
+        ),
+        Question(Rule("reasons", threshold=0.5), "threshold", reason="no baseline was given"),
+    ]
+    decisions = tuple(decide(question, 0.975) for question in questions)
+    return [to_json(CheckResult("run", "policy.toml", decisions, 0.05, 0.975, notes=("a note",)).to_json())]
+
+
 def read_bias(path: Path) -> object:
     from perdure.audits.bias.results import BiasResult
 
@@ -623,6 +675,8 @@ READERS = (
     ),
     Reader("record-evaluations", "record/evaluations.csv", read_record, lambda: [EVALUATIONS], prepare=prepare_record),
     Reader("audit", "audit.json", read_audit, audit_files),
+    Reader("policy", "policy.toml", read_policy_file, policy_files, hostile=hostile_policies),
+    Reader("check-result", "check.json", read_check_result, check_result_files),
     Reader("bias", "bias.json", read_bias, bias_files),
     Reader(
         "retraining",

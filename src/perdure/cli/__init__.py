@@ -18,6 +18,7 @@ import typer
 from perdure import __version__
 from perdure.base.errors import INTERRUPTED, STOP_SIGNALS, InputError, error_message
 from perdure.cli.audit import audit
+from perdure.cli.check import check
 from perdure.cli.compare import compare
 from perdure.cli.demo import demo
 from perdure.cli.explain import explain
@@ -45,6 +46,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     compare: "perdure compare runs/split-digits/ewc/seed-0 runs/split-digits/ewc/seed-1 --retrain 3",
     report: "perdure report runs/ --out report.html",
     export: "perdure export runs/ --to latex --out tables/",
+    check: "perdure check runs/split-digits/ewc/seed-1 --policy policy.toml --baseline runs/split-digits/ewc/seed-0",
     reproduce: "perdure reproduce shapc --only memory-small-conv",
 }
 TRUST_COMMANDS: dict[Callable[..., None], str] = {

@@ -19,6 +19,8 @@ DRAWS = 4000
 FEWEST_DRAWS = 400
 MOST_CELLS = 1_000_000
 """Simulated cells at most, so that long series of evaluations take seconds."""
+BIAS = 3
+"""Bias of draws, relative to the distance between draws and statistic, for which an interval is corrected."""
 CENTRAL = 0.95
 """Level up to which quantiles of the draws are used. Beyond it, distances grow as those of a normal distribution."""
 
@@ -37,8 +39,9 @@ def table_interval(
     same examples are evaluated after every step, so that the accuracies on one task are correlated by an unknown amount: the
     draws are made once with independent cells and once with the same quantile in all cells of a task, and the interval
     contains those of both. Metrics such as forgetting take a maximum of noisy accuracies, which is too large on average, in
-    the draws as in the estimate; the interval also contains the one shifted by this bias. Measured coverage at a nominal 95 %
-    with 50 to 500 examples per task and correlations from 0 to 1: at least 94 %.
+    the draws as in the estimate; the interval also contains the one without this bias. Measured coverage at a nominal 95 %, 50
+    or 300 examples per task: 94 to 100 %, except for the forgetting of equal accuracies after all steps (93 % with independent
+    cells and 50 examples per task).
     """
     value = metric(run)
     rng = np.random.default_rng([seed, 7])
@@ -54,13 +57,16 @@ def table_interval(
 def simulated_limits(value: float, draws: FloatArray, level: float) -> tuple[float, float]:
     """Return limits from draws of a statistic: its quantiles, and the quantiles without the bias of statistic and draws.
 
-    If the draws exceed the statistic by b on average, then the statistic exceeds the true value by about b, too.
+    If the draws exceed the statistic by b on average, then the statistic exceeds the true value, too: by b, or by up to 2 b if
+    it is a maximum of accuracies that are truly equal, because drawn accuracies differ more.
     """
     centre = float(draws.mean())
     central = min(level, CENTRAL)
     stretch = float(ndtri((1 + level) / 2) / ndtri((1 + central) / 2))
-    low, high = (centre + stretch * (float(end) - centre) for end in np.quantile(draws, [(1 - central) / 2, (1 + central) / 2]))
-    shift = 2 * (centre - value)
+    low, high = (
+        centre + stretch * (float(end) - centre) for end in np.quantile(draws, [(1 - central) / 2, (1 + central) / 2])
+    )
+    shift = BIAS * (centre - value)
     return min(low, low - shift), max(high, high - shift)
 
 

@@ -137,9 +137,9 @@ def _trials_text() -> str:
         "and met the target for power in 3 of 14 cases; the importance of features and the size of attributions were added and",
         "the shares of the false-alarm rate were chosen, on those models. The sizes of the changes were chosen from accuracies",
         "alone. In the first round no method detected the changes of MNIST, nor a dropped feature and mixed-up classes of",
-        "CIFAR-10, because they hardly affected the models: on MNIST, cues were informative in 50 % of the examples,",
-        "4 x 4 pixels were dropped and 15 % of the labels swapped; on CIFAR-10, 4 x 4 pixels and 20 %. They were enlarged after",
-        "a pilot that looked at accuracies with and without the cue or region, and at no explanation. Digits and Adult are",
+        "CIFAR-10, because they hardly affected the models: on MNIST, cues were informative in 50 % of the examples, 4 x 4",
+        "pixels were dropped and 15 % of the labels swapped; on CIFAR-10, 4 x 4 pixels and 20 %. They were enlarged after a",
+        "pilot that looked at accuracies with and without the cue or region, and at no explanation. Digits and Adult are",
         "unchanged. CIFAR-10 has fewer models to save time.",
         "Kinds of versions:",
     )

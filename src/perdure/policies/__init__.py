@@ -1,0 +1,22 @@
+"""Policies of a release gate: rules on metrics, how they are read, and the verdicts they give."""
+
+from perdure.policies.decisions import Estimate, Question, decide
+from perdure.policies.policy import Policy, Rule, make_policy
+from perdure.policies.quantities import QUANTITIES, Quantity, quantity
+from perdure.policies.reading import read_policy
+from perdure.policies.results import CheckResult, RuleResult
+
+__all__ = [
+    "QUANTITIES",
+    "CheckResult",
+    "Estimate",
+    "Policy",
+    "Quantity",
+    "Question",
+    "Rule",
+    "RuleResult",
+    "decide",
+    "make_policy",
+    "quantity",
+    "read_policy",
+]

@@ -25,7 +25,7 @@ def policy(*rules: str) -> str:
 
 PASS = 'metric = "average_accuracy"\nthreshold = 0.5'
 FAIL = 'metric = "average_accuracy"\nthreshold = 0.999'
-UNDECIDED = 'metric = "average_accuracy"\nthreshold = 0.92'
+UNDECIDED = 'metric = "average_accuracy"\nthreshold = 0.91'
 
 
 @pytest.fixture

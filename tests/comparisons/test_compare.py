@@ -171,7 +171,7 @@ def test_the_output_to_explain_is_chosen():
     assert comparisons[0].reasons.importance != comparisons[1].reasons.importance
     assert comparisons[1].settings["target"] == 0
     with pytest.raises(InputError, match="target"):
-        perdure.compare(trained(0), trained(1), target="lable", **FAST)
+        perdure.compare(trained(0), trained(1), target="lable", **FAST)  # type: ignore[arg-type]
 
 
 def test_without_references_different_reasons_are_undecided():

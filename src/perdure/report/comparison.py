@@ -11,11 +11,11 @@ from jinja2 import Environment, PackageLoader
 from PIL import Image
 
 from perdure import __version__
+from perdure.audits import Interval
 from perdure.audits.shapc.results import clipped_score, is_clipped_score
 from perdure.base.files import write_atomically
 from perdure.comparisons import Comparison, ShownExample
 from perdure.comparisons.results import describe_test
-from perdure.metrics import Interval
 from perdure.report.comparison_charts import change_chart, feature_bars, reasons_chart, text_levels
 from perdure.report.page import asset_text, content_security_policy
 from perdure.report.viewer import CLIP_QUANTILE, LEVELS, palette_image, png_text

@@ -58,6 +58,13 @@ def test_annotations_are_single_commands(result):
     assert "about 1,200 more examples would decide it" in lines[3]
 
 
+def test_annotations_name_the_line_of_the_rule():
+    rule = Rule("average_accuracy", threshold=0.9, line=7)
+    failed = RuleResult(rule, "threshold", "", Interval(0.8, 0.7, 0.85, 100, "exact"), 0.9, True, "fail")
+    result = CheckResult("a", "ci/policy, new.toml", (failed,), 0.05, 0.95)
+    assert github_annotations(result)[0].startswith("::error file=ci/policy%2C new.toml,line=7,title=")
+
+
 def test_an_undecided_warning_is_a_notice():
     result = CheckResult("a", "p", (decision("undecided", severity="warning", reason="x"),), 0.05, 0.95)
     assert github_annotations(result)[0].startswith("::notice ")

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
-from perdure.cli.compare import _allow, _source
 from perdure.cli.options import (
     AllowCode,
     AsJson,
@@ -25,7 +24,9 @@ from perdure.cli.options import (
     Network,
     Percent,
     TrainedTasks,
+    allow_code_of,
     check_device_option,
+    model_source,
     parse_method_options,
     user_data,
     user_network,
@@ -116,26 +117,29 @@ def check(
         return
     if not policy.exists():
         raise InputError(f"{policy}: no such file. perdure check RECORD --init writes a first policy")
+    from perdure.cli.output.progress import PartProgress
     from perdure.comparisons.gate import check as check_target
 
     made, sets = _user_sources(network, data, layout, device)
     if allow_code:
-        _allow(target, *([baseline] if baseline else []))
-    result = check_target(
-        _source(target, "TARGET"),
-        policy,
-        baseline=None if baseline is None else _source(baseline, "--baseline"),
-        network=made,
-        data=sets,
-        examples=examples,
-        until_decided=until_decided,
-        explained=explained,
-        settings=_settings(method, option, samples, seed, batch_size),
-        seed=seed,
-        importing=importing,
-        data_dir=data_dir,
-        device=device,
-    )
+        allow_code_of(target, *([baseline] if baseline else []))
+    with PartProgress(Console(stderr=True)) as bars:
+        result = check_target(
+            model_source(target, "TARGET"),
+            policy,
+            baseline=None if baseline is None else model_source(baseline, "--baseline"),
+            network=made,
+            data=sets,
+            examples=examples,
+            until_decided=until_decided,
+            explained=explained,
+            settings=_settings(method, option, samples, seed, batch_size),
+            seed=seed,
+            importing=importing,
+            data_dir=data_dir,
+            device=device,
+            progress=bars.show,
+        )
     _report(result, as_json, junit, github)
     if result.verdict == "undecided" and allow_undecided:
         echo("undecided, but allowed (--allow-undecided): exit code 0", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
 from rich.console import Console
@@ -20,7 +20,9 @@ from perdure.cli.options import (
     Layout,
     MethodOptions,
     Network,
+    allow_code_of,
     check_device_option,
+    model_source,
     parse_method_options,
     parse_target,
     user_data,
@@ -103,16 +105,16 @@ def compare(
         options=parse_method_options(option, [method]).get(method, {}),
     )
     if allow_code:
-        _allow(old, new, *(reference or []))
+        allow_code_of(old, new, *(reference or []))
     made = None if network is None else user_network(network, layout)
     sets = None if data is None else user_data(data)
     with PartProgress(Console(stderr=True)) as bars:
         comparison = compare_versions(
-            _source(old, "OLD"),
-            _source(new, "NEW"),
+            model_source(old, "OLD"),
+            model_source(new, "NEW"),
             network=made,
             data=sets,
-            reference=retrain or ([_source(text, "--reference") for text in reference] if reference else None),
+            reference=retrain or ([model_source(text, "--reference") for text in reference] if reference else None),
             examples=examples,
             settings=settings,
             data_dir=data_dir,
@@ -127,29 +129,3 @@ def compare(
     else:
         print_comparison(comparison, Console())
     echo(page, err=as_json)
-
-
-def _source(text: str, name: str) -> Any:
-    """Return a path, or the model that file.py:model names; a function without arguments is called."""
-    file, colon, _ = text.rpartition(":")
-    if not colon or Path(text).exists() or len(file) == 1:  # a single letter before the colon is a drive
-        return Path(text)
-    from perdure.base.user_code import UserFunction, load_object
-    from perdure.runs.networks import accepts_no_arguments
-
-    model = load_object(text)
-    if isinstance(model, UserFunction) and accepts_no_arguments(model.function):
-        model = model()
-    if model is None:
-        raise InputError(f"{name} {text}: the function returned None; expected a model")
-    return model
-
-
-def _allow(*texts: str) -> None:
-    """Allow the code that the records among some paths refer to."""
-    from perdure.record import find_records
-    from perdure.runs.permissions import allow_code
-
-    paths = [Path(text) for text in texts if Path(text).is_dir()]
-    if paths:
-        allow_code(find_records(paths))

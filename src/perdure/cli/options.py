@@ -332,3 +332,29 @@ def check_device_option(device: str) -> None:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"--device {device}: not available ({reason})") from None
+
+
+def model_source(text: str, name: str) -> Any:
+    """Return a path, or the model that file.py:model names; a function without arguments is called."""
+    file, colon, _ = text.rpartition(":")
+    if not colon or Path(text).exists() or len(file) == 1:  # a single letter before the colon is a drive
+        return Path(text)
+    from perdure.base.user_code import UserFunction, load_object
+    from perdure.runs.networks import accepts_no_arguments
+
+    model = load_object(text)
+    if isinstance(model, UserFunction) and accepts_no_arguments(model.function):
+        model = model()
+    if model is None:
+        raise InputError(f"{name} {text}: the function returned None; expected a model")
+    return model
+
+
+def allow_code_of(*texts: str) -> None:
+    """Allow the code that the records among some paths refer to."""
+    from perdure.record import find_records
+    from perdure.runs.permissions import allow_code
+
+    paths = [Path(text) for text in texts if Path(text).is_dir()]
+    if paths:
+        allow_code(find_records(paths))

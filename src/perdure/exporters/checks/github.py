@@ -16,14 +16,15 @@ _SYMBOLS = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided"
 
 def github_annotations(result: CheckResult) -> list[str]:
     """Return one workflow command per decision that did not pass: ::error, ::warning, or ::notice for an undecided warning."""
-    return [_annotation(decision) for decision in result.rules if decision.verdict != "pass"]
+    return [_annotation(decision, result.policy) for decision in result.rules if decision.verdict != "pass"]
 
 
-def _annotation(decision: RuleResult) -> str:
+def _annotation(decision: RuleResult, policy: str) -> str:
     commands = {"fail": ("error", "warning"), "undecided": ("warning", "notice")}
     command = commands[decision.verdict][decision.rule.severity == "warning"]
     title = _property(f"perdure check: {decision.verdict}")
-    return f"::{command} title={title}::{_data(str(decision))}"
+    line = "" if decision.rule.line is None else f"file={_property(policy)},line={decision.rule.line},"
+    return f"::{command} {line}title={title}::{_data(str(decision))}"
 
 
 def step_summary(result: CheckResult) -> str:

@@ -227,8 +227,7 @@ def alternatives_paragraph(results: Sequence[DataSetResult]) -> str:
     intro = format_paragraph(
         f"Power at a false-alarm rate of {100 * FALSE_ALARMS:.0f} %, where an alternative exceeds our test with its default",
         f"settings ({EXAMPLES} examples, {REFERENCES} references). This rate requires a threshold from many retrained models,",
-        "which the alternatives do not provide; at their default thresholds see the table of false alarms. PSI reacts to the",
-        "scale of attributions, which the similarity of our test ignores; whether this explains a difference was not tested.",
+        "which the alternatives do not provide; at their default thresholds see the table of false alarms.",
     )
     return "\n".join([intro, "", *lines])
 

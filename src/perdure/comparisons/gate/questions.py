@@ -98,7 +98,7 @@ class Questions:
         _ = networks.pair if stream in COMPARES else networks.version(self.new.target)
 
         def estimate(_level: float) -> Estimate:
-            raise NotImplementedError("the sequential check replaces this estimate")
+            raise AssertionError("the sequential check replaces this estimate before it is used")
 
         return estimate
 

@@ -1,5 +1,6 @@
 """Fixtures of all tests: the folder of real data, and the command line as a function."""
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+# Commands work in this process, unless a test asks for worker processes: their start takes seconds.
+os.environ["PERDURE_WORKERS"] = "1"
 # Without a deadline: on a shared machine the time of one example varies.
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")

@@ -47,7 +47,28 @@ def test_an_example_audits_a_model_with_shapc_and_writes_a_report(tmp_path, monk
     assert found is not None
     viewer = json.loads(found.group(1))
     assert {example["kind"] for example in viewer["examples"]} == {kind}
-    assert "SHAPC" in capsys.readouterr().out
+    assert_answer(capsys.readouterr().out, entry, result)
+
+
+def assert_answer(printed: str, entry: perdure.audits.LearnerAudit, result: perdure.audits.ShapcResult) -> None:
+    """The printed audit states the final accuracy, and whether the reasons are the same with the calibrated score."""
+    accuracy = f"{100 * entry.table[-1].mean():.0f} %"
+    sentence, table = printed.split("\n\n")[:2]
+    assert f"{entry.learner.capitalize()} reaches {accuracy} accuracy" in sentence
+    header, row = table.splitlines()
+    assert header.split() == ["#", "learner", "Performance", "Reasons"]
+    assert row.split()[:5] == ["1", entry.learner, "?", *accuracy.split()]  # one run and no number of test examples
+    reasons = row.split("%", 1)[1].strip()
+    if entry.table[-1].mean() < 0.5 * entry.table.diagonal().mean():
+        assert reasons == "–"  # most is forgotten, so there are no reasons to compare
+    else:
+        shown = re.fullmatch(r". ([\d.]+) % \[([\d.]+), ([\d.]+)\]", reasons)
+        assert shown is not None, reasons
+        score = (result.calibrated.mean, result.calibrated.low, result.calibrated.high)
+        expected = [100 * min(1.0, max(0.0, value)) for value in score]
+        assert [float(number) for number in shown.groups()] == pytest.approx(expected, abs=0.51)
+        assert "its reasons" in " ".join(sentence.split())
+    assert "numbers only" not in printed  # the networks are there: the other questions can be measured
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

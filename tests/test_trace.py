@@ -1,11 +1,19 @@
-"""How many files of the project one command passes through: a reader who follows a command reads these files."""
+"""How many files of the project an audit passes through: a reader who follows it reads these files.
+
+The command adds to the function `perdure.audit` the files that parse and print, and those that say where the work runs.
+"""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import perdure
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 TRACE = """
 import sys
@@ -26,12 +34,17 @@ def record(frame, event, argument):
         caller = caller.f_back
     files.add(name)
 
+import perdure
 import perdure.audits.shapc.runner  # importing torch under a profiler is slow
+from perdure.audits import ShapcSettings
 from perdure.cli import main
 sys.argv = ["perdure", *sys.argv[2:]]
 sys.setprofile(record)
 try:
-    main()
+    if len(sys.argv) > 1:
+        main()
+    else:
+        print(perdure.audit("runs", shapc=ShapcSettings(samples=4), examples=2))
 except SystemExit:
     pass
 sys.setprofile(None)
@@ -39,15 +52,34 @@ print(*sorted(str(Path(name).relative_to(package)) for name in files), sep="\\n"
 """
 
 
-def test_audit_shapc_passes_through_at_most_40_files(tmp_path):
-    package = str(Path(perdure.__file__).parent)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Return a folder with the records of two small runs."""
+    folder = tmp_path_factory.mktemp("trace")
     run = [sys.executable, "-m", "perdure", "run", "naive", "l2", "--epochs", "1", "--per-class", "10"]
-    subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, check=True)
-    script = tmp_path / "trace.py"
+    subprocess.run(run, cwd=folder, env=ENVIRONMENT, capture_output=True, check=True)
+    return folder
+
+
+def traced_files(records, folder, *arguments):
+    """Return the files that an audit of the records passes through: of a command, or of the function without arguments."""
+    shutil.copytree(records / "runs", folder / "runs")
+    script = folder / "trace.py"
     script.write_text(TRACE)
-    audit = [sys.executable, str(script), package, "audit", "runs", "--shapc", "--examples", "2", "--samples", "4"]
-    done = subprocess.run(audit, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    files = done.stderr.split()
-    assert {"cli/audit.py", "audits/shapc/runner.py", "explain/methods/expected_gradients.py"} <= set(files)
+    command = [sys.executable, str(script), str(Path(perdure.__file__).parent), *arguments]
+    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    return done.stderr.split()
+
+
+def test_an_audit_with_shapc_passes_through_at_most_40_files(records, tmp_path):
+    files = traced_files(records, tmp_path)
+    assert {"audits/audit.py", "audits/shapc/runner.py", "explain/methods/expected_gradients.py"} <= set(files)
     assert len(files) <= 40, "\n".join(files)
+
+
+def test_the_command_adds_at_most_twelve_files(records, tmp_path):
+    # One worker: with several, the examples are explained in processes that are not traced.
+    arguments = ("audit", "runs", "--shapc", "--examples", "2", "--samples", "4", "--workers", "1")
+    files = traced_files(records, tmp_path, *arguments)
+    assert {"cli/audit.py", "audits/shapc/runner.py", "explain/methods/expected_gradients.py"} <= set(files)
+    assert len(files) <= 40 + 12, "\n".join(files)

@@ -11,7 +11,7 @@ from scipy import stats
 import perdure
 from perdure import metrics
 from perdure.audits import AccuracyDifference, Audit, audit_runs
-from perdure.audits.accuracy_differences import COMPARED_METRICS, run_seed
+from perdure.audits.performance import COMPARED_METRICS, run_seed
 from perdure.record import Evaluations, Measurements
 
 TASKS = 3

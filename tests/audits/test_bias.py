@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,10 @@ from perdure.audits.bias.ratings import HumanAgreement
 from perdure.audits.bias.results import BiasResult, bias_result_verdict, explainer_bias_result
 from perdure.audits.bias.shapley_cache import CachedShapley
 from perdure.base.errors import InputError
+from perdure.engine import Shard, ShardEngine, StatusFolder
+from perdure.engine.completion import NotDistributedWarning
+from perdure.engine.local import LocalEngine
+from perdure.engine.study import IncompleteStudyError
 from perdure.runs.cache import Cache
 from perdure.runs.data import BenchmarkData, balanced_data_order
 from tests.helpers.checkpoints import SIDE, Net, examples, net
@@ -330,6 +335,59 @@ def test_a_record_stores_results_and_shapley_values(record, monkeypatch):
     other = record_bias(record, settings=SETTINGS, **SELECTION, step=0)
     assert len(calls) == 10
     assert "after step 1" in other.subject
+
+
+def copied(record, folder):
+    """Return a copy of a record without results."""
+    shutil.copytree(record, folder, ignore=shutil.ignore_patterns("cache", "trust"))
+    return folder
+
+
+def cached_files(record):
+    """Return the contents of all files of a record's cache."""
+    files = (path for path in (record / "cache").rglob("*") if path.is_file())
+    return {str(path.relative_to(record)): path.read_bytes() for path in files}
+
+
+def test_worker_processes_and_shards_give_identical_files(record, tmp_path, monkeypatch):
+    """This includes the Shapley values at Grad-CAM's layer."""
+    settings = replace(SETTINGS, methods=["grad", "gradcam"])
+    here, there, shards = (copied(record, tmp_path / name) for name in ("here", "there", "shards"))
+    expected = record_bias(here, settings=settings, **SELECTION).to_json()
+    with LocalEngine(2, StatusFolder.of(there)) as engine:
+        assert record_bias(there, settings=settings, **SELECTION, engine=engine).to_json() == expected
+    assert cached_files(there) == cached_files(here)
+    first = ShardEngine(LocalEngine(1, StatusFolder.of(shards)), Shard(0, 2))
+    with pytest.raises(IncompleteStudyError, match="6 are left to other shards"):
+        record_bias(shards, settings=settings, **SELECTION, engine=first)
+    assert not (shards / "trust").exists()
+    second = ShardEngine(LocalEngine(1, StatusFolder.of(shards)), Shard(1, 2))
+    record_bias(shards, settings=settings, **SELECTION, engine=second)
+    monkeypatch.setattr(explain, "shapley_table", None)
+    assert record_bias(shards, settings=settings, **SELECTION).to_json() == expected
+    assert cached_files(shards) == cached_files(here)
+
+
+def test_an_explainer_that_is_refused_does_not_stop_the_units(tmp_path):
+    """A network without a convolution has no layer for Grad-CAM."""
+    net, data = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), (torch.randn(12, 4), torch.arange(12) % 2)
+    settings = BiasSettings(methods=["grad", "gradcam"], permutations=20)
+    expected = network_bias(net, data, examples=4, settings=settings)
+    found = network_bias(net, data, examples=4, settings=settings, cache=tmp_path, engine=LocalEngine(1))
+    assert found.to_json() == expected.to_json()
+    assert "gradcam" in found.refused
+
+
+def test_objects_that_cannot_be_sent_are_computed_in_this_process(tmp_path):
+    class Local(nn.Linear):
+        """A class that another process cannot import."""
+
+    settings = BiasSettings(methods=["grad"], permutations=20)
+    network, data = Local(4, 2), (torch.randn(12, 4), torch.arange(12) % 2)
+    expected = network_bias(network, data, examples=4, settings=settings).to_json()
+    with LocalEngine(2) as engine, pytest.warns(NotDistributedWarning, match="cannot be sent to another process"):
+        found = network_bias(network, data, examples=4, settings=settings, engine=engine, cache=tmp_path)
+    assert found.to_json() == expected
 
 
 def test_cached_shapley_values_are_those_of_the_same_request(tmp_path):

@@ -275,4 +275,5 @@ def test_markup_in_an_explainer_name_is_escaped_in_latex_and_markdown(tmp_path):
     findings = synthetic_findings(f"runs/{HOSTILE}/0", HOSTILE, (HOSTILE,))
     replace(audit_runs(runs), trust=(findings,)).tables(tmp_path)
     assert "<script" not in (tmp_path / "trust-bias.md").read_text()
-    assert r"\textless{}/script\textgreater{}" in (tmp_path / "trust-retraining.tex").read_text()
+    latex = (tmp_path / "trust-retraining.tex").read_text().replace(r"\allowbreak{}", "")  # long names can be broken
+    assert r"\textless{}/script\textgreater{}" in latex

@@ -13,13 +13,16 @@ from torch import nn
 
 from perdure import learners, metrics
 from perdure.audits import across_checkpoints, retrain
-from perdure.audits.retraining.folds import Folds, single_task_for_folds, train_folds
+from perdure.audits.retraining.folds import Folds, single_task_for_folds
 from perdure.audits.retraining.maps import MapSettings
 from perdure.audits.retraining.pairs import Pairs
-from perdure.audits.retraining.retrain import retrain_fold_pairs
+from perdure.audits.retraining.runner import retrain_fold_pairs
 from perdure.audits.retraining.weight_noise import Noise, weight_noise_cascade, weight_noise_layers, with_noise
 from perdure.base.errors import InputError
 from perdure.base.user_code import load_function
+from perdure.engine import Shard, ShardEngine, StatusFolder
+from perdure.engine.local import LocalEngine
+from perdure.engine.study import IncompleteStudyError
 from perdure.figures import noise_lines, retraining_class_separation
 from perdure.learners import Training
 
@@ -48,7 +51,7 @@ def blobs(count=120, classes=3, spread=1.1, seed=0):
 
 def retrained(out, **options):
     """Return the result of three small networks."""
-    defaults = {"network": make_net, "training": QUICK, "folds": 3, "examples": 12, "noise": (0.3, 1.0), "workers": 1}
+    defaults = {"network": make_net, "training": QUICK, "folds": 3, "examples": 12, "noise": (0.3, 1.0)}
     return retrain(blobs(), **{**defaults, "settings": FEW, "out": out, **options})
 
 
@@ -271,18 +274,33 @@ def net(shape, outputs):
 """
 
 
-@pytest.mark.parametrize("network", ["mlp400", "own.py:net"])
-def test_folds_trained_in_other_processes_equal_those_trained_in_this_process(tmp_path, network):
+def stored_files(folder):
+    """Return the contents of the files of trained networks, maps and pairs; records contain the time of training."""
+    files = (*folder.glob("retraining*/**/*"), *folder.glob("folds/**/*.safetensors"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
+
+
+@pytest.mark.parametrize("network", [make_net, "own.py:net"])
+def test_worker_processes_and_shards_give_identical_networks_and_pairs(tmp_path, network, monkeypatch):
     """This includes a function in a user's file, which the other process imports again."""
     (tmp_path / "own.py").write_text(OWN)
-    maker = load_function(str(tmp_path / network)) if ":" in network else network
-    plan = Folds(single_task_for_folds(blobs(48)), maker, 4, QUICK, count=2)
-    assert train_folds(plan, tmp_path / "two", workers=2) == 2
-    assert train_folds(plan, tmp_path / "one", workers=1) == 1
-    for fold in range(2):
-        here, there = (plan.load(fold, tmp_path / name).state_dict() for name in ("one", "two"))
-        assert all(torch.allclose(here[name], there[name], atol=1e-5) for name in here)
-    assert train_folds(plan, tmp_path / "two", workers=2) == 0
+    maker = load_function(str(tmp_path / network)) if isinstance(network, str) else network
+    options: dict[str, Any] = {"network": maker, "folds": 2, "examples": 4, "noise": (0.3,), "methods": "grad"}
+    expected = retrained(tmp_path / "here", **options)
+    with LocalEngine(2, StatusFolder.of(tmp_path)) as engine:
+        found = retrained(tmp_path / "there", **options, engine=engine)
+    assert found.to_json() == expected.to_json()
+    assert stored_files(tmp_path / "there") == stored_files(tmp_path / "here")
+    if network is not make_net:
+        return
+    shards = [ShardEngine(LocalEngine(1, StatusFolder.of(tmp_path)), Shard(index, 2)) for index in range(2)]
+    with pytest.raises(IncompleteStudyError, match="6 are left to other shards"):
+        retrained(tmp_path / "shards", **options, engine=shards[0])
+    retrained(tmp_path / "shards", **options, engine=shards[1])
+    monkeypatch.setattr(learners, "execute", None)
+    monkeypatch.setattr(MapSettings, "maps", None)
+    assert retrained(tmp_path / "shards", **options).to_json() == expected.to_json()
+    assert stored_files(tmp_path / "shards") == stored_files(tmp_path / "here")
 
 
 def test_with_target_own_each_network_explains_the_class_that_it_predicts(tmp_path):
@@ -295,9 +313,7 @@ def test_with_target_own_each_network_explains_the_class_that_it_predicts(tmp_pa
         "noise": (),
     }
     tables = {
-        target: retrain(blobs(), settings=MapSettings(target=target), workers=1, out=tmp_path, **options)
-        .stages[0]
-        .pairs["grad"]
+        target: retrain(blobs(), settings=MapSettings(target=target), out=tmp_path, **options).stages[0].pairs["grad"]
         for target in ("label", "predicted", "own")
     }
     own, label, predicted = (tables[target] for target in ("own", "label", "predicted"))

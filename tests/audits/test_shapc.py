@@ -171,7 +171,6 @@ def test_an_interrupted_audit_resumes_with_bit_identical_values(tmp_path):
 @pytest.mark.parametrize("after", [False, True])
 def test_a_killed_audit_resumes_with_bit_identical_files(tmp_path, monkeypatch, after):
     states = net(), net(3)
-    monkeypatch.setattr("perdure.audits.shapc.runner.SAVE_SECONDS", 0.0)
     complete = audited(folder(tmp_path / "complete", *states))
     path = folder(tmp_path / "killed", *states)
     for number in range(1, 4):

@@ -11,14 +11,9 @@ from torch import nn
 
 from perdure import nets, tasks
 from perdure.audits import LearnerAudit, ShapcSettings, shapc_result_differences
-from perdure.audits.shapc.results import (
-    calibrated_reading,
-    clipped_score,
-    explain_calibrated_score,
-    is_clipped_score,
-)
 from perdure.audits.shapc.scores import Calibration, compute_scores, describe_scores_budget
 from perdure.audits.shapc.values import TaskValues, shapc_value_names
+from perdure.audits.summary.text import calibrated_reading, clipped_score, explain_calibrated_score, is_clipped_score
 from perdure.base.errors import InputError
 from perdure.metrics import Interval
 from perdure.metrics.intervals import influence_variances, variation_interval

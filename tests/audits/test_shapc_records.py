@@ -17,9 +17,11 @@ from perdure.audits import audit as audit_records
 from perdure.audits.shapc.results import ShapcResult
 from perdure.audits.shapc.values import UNIT
 from perdure.base.errors import InputError
+from perdure.engine.local import LocalEngine
 from perdure.record import Record
 from perdure.runs.loaded_run import recorded_run_benchmark
 from tests.helpers.checkpoints import DATA, SIDE, Net, audited, folder, net
+from tests.helpers.crashes import contents
 
 SETTINGS = ShapcSettings(samples=20, background=10)
 
@@ -98,6 +100,21 @@ def test_a_reference_with_more_examples_than_the_audit_computes_their_floor(runs
     assert reference is not None
     assert reference.mean.n > UNIT
     assert math.isfinite(reference.calibrated.low)
+
+
+def test_learners_with_the_same_networks_are_explained_on_an_engine(tmp_path):
+    """One batch per task does not move away from the anchor of l2, so its networks are those of naive."""
+    benchmark = tasks.load("split-digits", tasks=2, per_class=2)
+    training = learners.Training(epochs=1)
+    for name in ("naive", "l2"):
+        run = learners.Run(benchmark, learners.get(name), "small-conv", training=training)
+        learners.execute(run, tmp_path / name)
+    with LocalEngine(1) as engine:
+        audit = audit_records(tmp_path, shapc=SETTINGS, examples=2, engine=engine)
+    l2, naive = audit.shapc
+    assert (l2.learner, naive.learner) == ("l2", "naive")
+    assert l2.folder != naive.folder
+    np.testing.assert_array_equal(l2.table[0], naive.table[0])
 
 
 def synthetic_result(learner: str, seed: int, values: np.ndarray) -> ShapcResult:
@@ -197,14 +214,19 @@ def test_unknown_settings_are_refused(tmp_path):
         audited(folder(tmp_path / "checkpoints", net(), net(3)), sample=3)
 
 
-def test_two_simultaneous_audits_of_one_record_are_refused(tmp_path):
-    path = folder(tmp_path / "locked", net(), net(3))
+def test_two_simultaneous_audits_of_one_record_share_their_values(tmp_path):
+    alone = audited(folder(tmp_path / "alone", net(), net(3)), examples=24)
+    path = folder(tmp_path / "shared", net(), net(3))
+    others: list[ShapcResult] = []
 
     def start_second(done, total, estimate):
-        with pytest.raises(InputError, match="another process"):
-            audited(path)
+        if done == 2 and not others:
+            others.append(audited(path, examples=16))
 
-    audited(path, examples=8, progress=start_second)
+    first = audited(path, examples=24, progress=start_second)
+    assert first.mean == alone.mean
+    assert [len(result.examples[0]) for result in others] == [16]
+    assert contents(path / "cache") == contents(tmp_path / "alone" / "cache")
 
 
 def test_a_revisited_task_is_compared_from_its_first_visit(tmp_path):
@@ -217,7 +239,18 @@ def test_a_revisited_task_is_compared_from_its_first_visit(tmp_path):
 
 def test_the_command_prints_shapc_and_writes_audit_json(perdure, tmp_path, runs):
     printed = perdure(
-        "audit", runs[0], "--shapc", "--samples", 20, "--examples", 8, "--background", 10, "--out", tmp_path / "a.json"
+        "audit",
+        runs[0],
+        "--shapc",
+        "--samples",
+        20,
+        "--examples",
+        8,
+        "--background",
+        10,
+        "--out",
+        tmp_path / "a.json",
+        "--details",
     ).stdout
     for text in (
         "SHAPC-Mean",

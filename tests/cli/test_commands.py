@@ -7,12 +7,16 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from perdure import Recorder
+from perdure.cli.output.audit_tables import print_summary
 from perdure.cli.output.progress import spinner
+from tests.helpers.pages import synthetic_audit
+from tests.helpers.trust_findings import synthetic_findings
 
 WIDE = "after_task,task_1,task_2\n1,.9,.2\n2,.5,.8\n"
 
@@ -38,7 +42,7 @@ def test_the_help_of_reproduce_names_every_target(perdure):
 def test_score_prints_a_table_or_json(perdure, tmp_path):
     (tmp_path / "ewc_seed0.csv").write_text(WIDE)
     (tmp_path / "ewc_seed1.csv").write_text(WIDE.replace(".5", ".6"))
-    table = perdure("score", "ewc_seed0.csv", "ewc_seed1.csv").stdout
+    table = perdure("score", "ewc_seed0.csv", "ewc_seed1.csv", "--details").stdout
     assert "average accuracy" in table
     assert "2 runs" in table
     assert "no costs were given" in table
@@ -71,7 +75,7 @@ def test_score_compares_learners_over_common_seeds(perdure, tmp_path, monkeypatc
         for seed, final in enumerate(finals):
             (tmp_path / f"{learner}_seed{seed}.csv").write_text(f".9,.2\n{final},.8\n")
     files = [f"{learner}_seed{seed}.csv" for learner in ("ewc", "naive") for seed in range(3)]
-    printed = perdure("score", *files).stdout
+    printed = perdure("score", *files, "--details").stdout
     assert "│ ewc − naive" in printed
     assert "Holm's" in printed
     assert "(1 pair)" in printed
@@ -80,15 +84,17 @@ def test_score_compares_learners_over_common_seeds(perdure, tmp_path, monkeypatc
     difference = value["accuracy_differences"][0]
     assert difference["difference"]["mean"] == pytest.approx((0.5 + 0.56 + 0.53) / 6)
     assert difference["p"] < 0.01
-    one = perdure("score", "ewc_seed0.csv", "naive_seed0.csv", "naive_seed1.csv").stdout
+    one = perdure("score", "ewc_seed0.csv", "naive_seed0.csv", "naive_seed1.csv", "--details").stdout
     assert "one common run is not enough for an interval" in " ".join(one.split())
-    none = perdure("score", "ewc_seed0.csv", "naive_seed1.csv").stdout
+    none = perdure("score", "ewc_seed0.csv", "naive_seed1.csv", "--details").stdout
     assert "the difference of ewc and naive: they have no common seed." in " ".join(none.split())
     for seed, learner in enumerate("abcde"):
         (tmp_path / f"{learner}_seed{seed}.csv").write_text(WIDE)
-    many = perdure("score", *(f"{learner}_seed{seed}.csv" for seed, learner in enumerate("abcde"))).stdout
+    many = perdure("score", "--details", *(f"{learner}_seed{seed}.csv" for seed, learner in enumerate("abcde"))).stdout
     assert "the difference of any two learners: they have no common seed." in " ".join(many.split())
-    several = perdure("score", *files, *(f"{learner}_seed{seed}.csv" for seed, learner in enumerate("abcde"))).stdout
+    several = perdure(
+        "score", "--details", *files, *(f"{learner}_seed{seed}.csv" for seed, learner in enumerate("abcde"))
+    ).stdout
     assert "14 pairs of learners (--json lists them): they have no common seed." in " ".join(several.split())
 
 
@@ -96,7 +102,7 @@ def test_many_differences_are_summarised_by_counts(perdure, tmp_path):
     for index, learner in enumerate("abcdefgh"):
         for seed in range(2):
             (tmp_path / f"{learner}_seed{seed}.csv").write_text(f".9,.2\n{0.1 * index + 0.001 * seed * index**2},.8\n")
-    printed = perdure("score", *sorted(path.name for path in tmp_path.glob("*.csv"))).stdout
+    printed = perdure("score", "--details", *sorted(path.name for path in tmp_path.glob("*.csv"))).stdout
     assert "average accuracy: 0 of 28 pairs differ significantly" in printed
     assert "learner − other learner" not in printed
 
@@ -109,7 +115,7 @@ def test_variants_are_printed_on_request_and_always_in_json(perdure, tmp_path, m
     printed = perdure("score", "ewc.csv", "cumulative.csv", "--variants").stdout
     assert re.search(r"GEM BWT ↑ +│ -0.4000 │    -0.1000 │", printed)
     assert "intransigence (ewc): relative to cumulative" in printed
-    assert "missing (cumulative): intransigence: cumulative is the reference" in printed
+    assert "missing (cumulative): intransigence: it is measured relative to cumulative" in printed
     assert "missing (cumulative): GEM FWT" in printed
     assert max(map(len, printed.splitlines())) <= 80
     (ewc, _) = json.loads(perdure("score", "ewc.csv", "cumulative.csv", "--json").stdout)["learners"]
@@ -122,7 +128,10 @@ def test_the_epsilon_of_computational_efficiency_is_an_option(perdure, tmp_path)
     (tmp_path / "c.csv").write_text("after,parameters,memory_bits,operations,passes\n1,5,0,199,10\n2,5,0,199,10\n")
     options = ("score", "a.csv", "--cost", "c.csv", "--lifetime-bits", "100")
     assert "epsilon" not in perdure(*options).stdout
-    assert "CE, and CL_score with it, for epsilon = 5 instead of 10" in perdure(*options, "--ce-epsilon", 5).stdout
+    assert (
+        "CE, and CL_score with it, for epsilon = 5 instead of 10"
+        in perdure(*options, "--ce-epsilon", 5, "--details").stdout
+    )
     value = json.loads(perdure(*options, "--ce-epsilon", 5, "--json").stdout)
     assert value["settings"]["ce_epsilon"] == 5
     assert value["learners"][0]["measures"]["CE"]["mean"] == pytest.approx(0.25)
@@ -135,25 +144,33 @@ def test_the_epsilon_of_computational_efficiency_is_an_option(perdure, tmp_path)
     assert "--ce-epsilon" in perdure("audit", "r", "--ce-epsilon", "nan", code=2).stderr
 
 
+def page_without_glossary(file):
+    """A report without the explanations of its numbers, which say when WC-ACC is an upper bound."""
+    return re.sub(r'<div popover id="term-.*?</div>', "", file.read_text(), flags=re.DOTALL)
+
+
 def test_worst_case_accuracy_is_marked_unless_evaluated_within_tasks(perdure, tmp_path):
     boundaries, dense = (Recorder(tmp_path / name, tasks=2, learner=name) for name in ("boundaries", "dense"))
     for recorder, evaluations in ((boundaries, ()), (dense, [(1, [0.1, 0.3])])):
         recorder.after_task(accuracy=[0.9, 0.1])
         recorder.after_task(accuracy=[0.5, 0.8], evaluations=evaluations)
-    printed = perdure("audit", "boundaries").stdout
+    printed = perdure("audit", "boundaries", "--details").stdout
     assert re.search(r"WC-ACC upper bound ↑ +│ +0\.6500", printed)
     assert "evaluated at task boundaries only" in " ".join(printed.split())
     assert "lowest accuracy" not in printed
-    page = (tmp_path / perdure("report", "boundaries").stdout.strip()).read_text()
+    page = page_without_glossary(tmp_path / perdure("report", "boundaries").stdout.strip())
     assert "WC-ACC upper bound" in page
     assert "evaluated at task boundaries only" in page
-    printed = perdure("audit", "dense").stdout
+    printed = perdure("audit", "dense", "--details").stdout
     assert "WC-ACC ↑" in printed
     assert "upper bound" not in printed
     (entry,) = json.loads((tmp_path / "dense/audit.json").read_text())["learners"]
     assert entry["evaluated"] == "within tasks"
     assert entry["measures"]["worst_case_accuracy"]["mean"] == pytest.approx((0.8 + 0.1) / 2)
-    assert "upper bound" not in (tmp_path / perdure("report", "dense").stdout.strip()).read_text()
+    page = page_without_glossary(tmp_path / perdure("report", "dense").stdout.strip())
+    assert "WC-ACC" in page
+    assert "upper bound" not in page
+    assert "evaluated at task boundaries only" not in page
 
 
 def test_all_files_can_be_runs_of_one_learner(perdure, tmp_path):
@@ -242,18 +259,18 @@ def test_run_audit_and_report_in_turn(perdure, tmp_path):
     assert [entry["learner"] for entry in results] == ["naive", "cumulative"]
     again = perdure(*arguments).stdout
     assert "task 1/5" not in again  # finished records are not trained again
-    assert "average accuracy" in perdure("audit", "runs").stdout
+    assert "average accuracy" in perdure("audit", "runs", "--details").stdout
     assert (tmp_path / "runs/audit.json").exists()
     page = perdure("report", "runs").stdout.strip()
-    summary = perdure("audit", "runs", "--clamp", "--out", "clamp.json").stdout
+    summary = perdure("audit", "runs", "--clamp", "--out", "clamp.json", "--details").stdout
     assert "Algorithm or tasks? CLAMP on split-digits (class-incremental)" in summary
-    assert "Chance level: 0" in summary
+    assert "(chance level): 0" in summary
     notes = json.loads((tmp_path / "clamp.json").read_text())["clamp"][0]["notes"]
     assert " ".join(notes[0].split()) in " ".join(summary.split())
     html = (tmp_path / page).read_text()
     assert "cumulative" in html
     assert html.count('<figure class="chart"') == 6
-    assert "perdure audit RUNS --clamp" in html  # a missing section names the command that computes it
+    assert re.search(r"perdure audit runs/\S+ --clamp", html)  # a missing section names the command that computes it
     changed = perdure(*arguments, "--lr", "0.2", code=2)
     assert "the record has lr 0.05, the call 0.2" in changed.stderr
     assert "Choose another directory" in changed.stderr
@@ -262,7 +279,7 @@ def test_run_audit_and_report_in_turn(perdure, tmp_path):
 def test_an_audit_of_an_unfinished_record_has_exit_code_1(perdure, tmp_path):
     recorder = Recorder(tmp_path / "r", tasks=2)
     recorder.after_task(accuracy=[0.5, 0.1])
-    done = perdure("audit", "r", code=1)
+    done = perdure("audit", "r", "--details", code=1)
     assert "unfinished" in done.stderr
     assert "only 1 of 2 tasks" in done.stdout
 
@@ -389,3 +406,25 @@ def test_explain_lists_the_methods_with_their_options(perdure):
     printed = perdure("explain", "--list").stdout
     assert "lrp" in printed
     assert "Options: epsilon=1.0." in printed
+
+
+def test_intervals_that_do_not_fit_are_announced_and_printed_with_details():
+    names = ("rehearsal", "naive")
+    findings = tuple(synthetic_findings(f"runs/{name}/0", name) for name in names)
+    audit = replace(synthetic_audit(names), trust=findings)
+
+    def printed(hint: str, width: int) -> str:
+        file = io.StringIO()
+        print_summary(audit, Console(width=width, file=file), hint=hint)
+        return " ".join(file.getvalue().split())
+
+    announced = printed("perdure audit --details prints every number.", 80)
+    assert "Intervals of Reasons, Causes, Trust and Retraining do not fit: --details prints them." in announced
+    trust = audit.verdicts[0]["trust"]
+    low, high = trust.interval.removesuffix(" %").split(" to ")
+    number = f"{trust.number} [{low}, {high}]"
+    assert number not in announced
+    details = printed("", 80)
+    assert "do not fit" not in details
+    assert re.search(rf"Trust, freedom from bias \[95 % interval\]: rehearsal . {re.escape(number)}; naive", details)
+    assert "do not fit" not in printed("more", 160)

@@ -1,11 +1,14 @@
 """perdure compare on the command line: forms of versions, output, resuming and messages."""
 
 import json
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from perdure.engine.completion import NotDistributedWarning
 from tests.helpers.versions import both_informative, trained
 
 MODELS = """
@@ -26,8 +29,6 @@ def nothing():
 @pytest.fixture
 def models(tmp_path):
     """Two files of weights, their network and test data in the working directory."""
-    from pathlib import Path
-
     x, labels = both_informative()
     np.savez(tmp_path / "test.npz", x=x, y=labels)
     for name, net in (("old", trained(0)), ("new", trained(0, (1,))), *((f"ref{k}", trained(k)) for k in range(2, 5))):
@@ -78,3 +79,27 @@ def test_invalid_input_is_one_line(perdure, models, arguments, message):
     failed = perdure("compare", *arguments, code=2)
     assert message in failed.stderr
     assert len(failed.stderr.splitlines()) == 1
+
+
+def test_shards_are_collected_by_the_command_without_shard(perdure, models):
+    """A function in a user's file, which worker processes import again, and files of weights."""
+    expected = json.loads(perdure("compare", "old.pt", "new.pt", *WEIGHTS, "--json", "--out", "plain").stdout)
+    options = ("compare", "old.pt", "new.pt", *WEIGHTS, "--out", "out", "--json")
+    done = perdure(*options, "--shard", "1/2", "--workers", 2)
+    assert "Shard 1/2 is done; " in done.stderr
+    assert "Run the command without --shard to collect the results." in done.stderr
+    assert not (models / "out" / "comparison.json").exists()
+    perdure(*options, "--shard", "2/2")
+    assert json.loads(perdure(*options).stdout) == expected
+
+
+def test_models_that_cannot_be_sent_are_mentioned_only_if_workers_are_given(perdure, models):
+    text = MODELS.replace("old, new =", "class Own(type(trained(0))):\n    pass\n\nold, new =")
+    text = text.replace("trained(0), trained(0, (1,))", "Own(*trained(0)), Own(*trained(0, (1,)))")
+    (models / "own.py").write_text(text.format(root=str(Path(__file__).parents[2])))
+    options = ("compare", "own.py:old", "own.py:new", *FAST, "--untrained", 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        perdure(*options)
+    with pytest.warns(NotDistributedWarning, match="cannot be sent to another process"):
+        perdure(*options, "--workers", 2)

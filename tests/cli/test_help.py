@@ -45,6 +45,7 @@ def test_all_commands_are_found():
     assert {by_name(names) for names in LEAVES} == {
         "demo",
         "run",
+        "status",
         "audit",
         "check",
         "compare",

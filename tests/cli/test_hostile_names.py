@@ -62,7 +62,7 @@ def test_score_shows_hostile_names(perdure, tmp_path, name):
         assert re.sub(r"[\s│┃]", "", name)[:12] in re.sub(r"[\s│┃]", "", scored.stdout)
         check_output(perdure("score", "long.csv", "--json").stdout)
     (tmp_path / "m.csv").write_text("after_task,task_1,task_2\n1,.9,.2\n2,.5,.8\n")
-    renamed = perdure("score", "m.csv", "--as", name)
+    renamed = perdure("score", "m.csv", "--as", name, "--details")
     check_output(renamed.stdout, renamed.stderr)
     check_table(renamed.stdout)
     assert json.loads(perdure("score", "m.csv", "--as", name, "--json").stdout)["learners"][0]["learner"] == name
@@ -85,7 +85,7 @@ def runs(tmp_path):
 
 
 def test_audit_fit_and_report_of_records_with_hostile_names(perdure, runs, tmp_path):
-    audited = perdure("audit", runs, "--clamp")
+    audited = perdure("audit", runs, "--clamp", "--details")
     check_output(audited.stdout, audited.stderr)
     check_table(audited.stdout)
     learners = json.loads(perdure("audit", runs, "--json").stdout)["learners"]

@@ -61,7 +61,7 @@ def test_the_pattern_of_the_paths_is_an_option(perdure, tmp_path):
         shutil.copy(DATA / "tables" / "ewc_0.csv", tmp_path / f"{name}.csv")
     files = ("replay_200.csv", "replay_500.csv")
     assert "Learners: replay_200 (1 run without a seed); replay_500" in perdure("score", *files).stdout
-    printed = perdure("score", *files, "--group", "{learner}_{seed}.csv").stdout
+    printed = perdure("score", *files, "--group", "{learner}_{seed}.csv", "--details").stdout
     assert "Learners: replay (seeds 200, 500)" in printed
     assert "2 runs" in printed
     assert "does not match --group" in perdure("score", *files, "--group", "{learner}/{seed}.csv", code=2).stderr
@@ -72,6 +72,7 @@ def test_losses(perdure, tmp_path):
     file = DATA / "losses" / "perplexity.csv"
     assert "Pass --percent" in perdure("score", file, code=2).stderr
     printed = perdure("score", file, "--losses", "--variants").stdout
+    assert "Perplexity reaches an average loss of 12.83." in printed
     assert "average loss ↓" in printed
     assert "12.8333" in printed
     assert "forgetting (loss) ↓" in printed
@@ -87,6 +88,11 @@ def test_losses(perdure, tmp_path):
     page = Path(perdure("report", "runs", "--figures", "figures").stdout.splitlines()[0]).read_text()
     assert "its average loss is 12.83" in page
     assert "there are no charts of accuracies" in page
+    assert "<small>average loss</small>" in page
+    assert "Ranked by average loss;" in page
+    assert "from 0 to 100 %" not in page
+    assert "audit RUNS --clamp" not in page
+    assert "is fitted to accuracies; these runs hold loss values" in page
     assert "Loss on each task after each step" in page
     assert not list(Path("figures").glob("accuracy*"))
     assert "CLAMP is fitted to accuracies, got loss values" in perdure("audit", "runs", "--clamp", code=2).stderr
@@ -122,13 +128,13 @@ def test_score_and_audit_print_lifelong_metrics_of_l2logger(perdure, tmp_path, s
 
 
 def test_l2logger_without_experts_says_why_metrics_are_missing(perdure):
-    printed = " ".join(perdure("score", DATA / "l2logger" / "lifelong-1600697775-609517").stdout.split())
+    printed = " ".join(perdure("score", DATA / "l2logger" / "lifelong-1600697775-609517", "--details").stdout.split())
     assert "missing (lifelong): relative performance: no single-task expert" in printed
     assert "average performance ↑" in printed
 
 
 def test_peft_prints_its_own_forgetting(perdure):
-    printed = " ".join(perdure("score", DATA / "peft").stdout.split())
+    printed = " ".join(perdure("score", DATA / "peft", "--details").stdout.split())
     assert "PEFT forgetting (increase of the loss on Wikipedia text) 0.04996" in printed
     assert "forgetting needs at least two steps" in printed
 

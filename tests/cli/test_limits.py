@@ -91,7 +91,7 @@ def test_a_lack_of_memory_gives_one_line(perdure, monkeypatch, error, text):
     def fail(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("perdure.learners.execute", fail)
+    monkeypatch.setattr("perdure.learners.units.execute", fail)
     done = perdure("run", "naive", code=1)
     assert len(done.stderr.splitlines()) == 1
     assert text in done.stderr
@@ -101,7 +101,7 @@ def test_other_errors_keep_their_traceback(perdure, monkeypatch):
     def fail(*_arguments, **_options):
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr("perdure.learners.execute", fail)
+    monkeypatch.setattr("perdure.learners.units.execute", fail)
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         perdure("run", "naive")
 

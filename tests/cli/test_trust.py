@@ -1,5 +1,7 @@
 """perdure trust bias: baselines, the stored evidence, user networks and data, and messages about mistakes."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from perdure import learners, tasks
+from perdure import explain, learners, tasks
 from perdure.audits import BiasSettings, ShapcSettings, measure_bias, record_bias
 from perdure.audits import audit as audit_records
 from perdure.audits.bias import record_bias as bias_records
@@ -245,3 +247,53 @@ def test_a_refused_default_explainer_is_no_failure_and_the_controls_are_listed_t
 
 def test_results_of_a_record_are_stored_only_in_the_record(perdure, records):
     assert "stored in the record; remove --out" in perdure("trust", "bias", records[0], "--out", "there", code=2).stderr
+
+
+# Engines
+
+
+def test_shards_of_the_bias_are_collected_without_shard(perdure, records, tmp_path):
+    shutil.copytree(records[0], tmp_path / "plain")
+    options = ("--examples", 4, "--background", 6, "--permutations", 20, "--method", "grad", "--json")
+    expected = json.loads(perdure("trust", "bias", "plain", *options).stdout)
+    shards = ("trust", "bias", records[0], *options)
+    done = perdure(*shards, "--shard", "1/2")
+    assert "Shard 1/2 is done; 2 of 4 parts are left to other shards." in done.stderr
+    assert "Run the command without --shard to collect the results." in done.stderr
+    assert not (records[0] / "trust").exists()
+    assert json.loads(perdure(*shards, "--shard", "2/2").stdout) == expected
+    assert json.loads(perdure(*shards).stdout) == expected
+
+
+def test_failed_parts_are_listed_and_the_others_are_stored(perdure, records, monkeypatch):
+    real = explain.shapley_table
+    failing: list[Any] = []
+
+    def fails_for_one_example(model, x, *arguments, **options):
+        failing[:] = failing or [x.sum()]
+        if x.sum() == failing[0]:
+            raise RuntimeError("no memory left on the device")
+        return real(model, x, *arguments, **options)
+
+    monkeypatch.setattr(explain, "shapley_table", fails_for_one_example)
+    options = ("--examples", 4, "--background", 6, "--permutations", 20, "--method", "grad")
+    done = perdure("trust", "bias", records[0], *options, code=1)
+    assert "1 of 4 parts failed:" in done.stderr
+    assert "Shapley values of example 1: no memory left on the device (tried 3 times)" in done.stderr
+    assert len(list((records[0] / "cache/shapley").rglob("values.safetensors"))) == 3
+    assert not (records[0] / "trust").exists()
+    monkeypatch.setattr(explain, "shapley_table", real)
+    perdure("trust", "bias", records[0], *options)
+
+
+def test_shards_of_retraining_are_collected_without_shard(perdure, records):
+    """Both the folds and the pairs of checkpoints are divided between the shards."""
+    maps = ("--method", "grad", "--samples", 4, "--background", 4, "--examples", 4, "--noise", "", "--folds", 2)
+    options = ("trust", "retraining", *maps, "--epochs", 1, "--per-class", 10, "--json")
+    expected = json.loads(perdure(*options, records[0], "--out", "plain").stdout)
+    shutil.rmtree(records[0] / "cache")
+    shutil.rmtree(records[0] / "trust")
+    done = perdure(*options, records[0], "--out", "shards", "--shard", "1/2")
+    assert "Shard 1/2 is done; 4 of 9 parts are left to other shards." in done.stderr
+    assert not (records[0] / "trust").exists()
+    assert json.loads(perdure(*options, records[0], "--out", "shards", "--shard", "2/2").stdout) == expected

@@ -14,6 +14,10 @@ from torch import nn
 import perdure
 from perdure import InputError
 from perdure.audits.shapc.runner import halves_for_pair_values
+from perdure.comparisons import maps
+from perdure.engine import Shard, ShardEngine, StatusFolder
+from perdure.engine.local import LocalEngine
+from perdure.engine.study import IncompleteStudyError
 from perdure.explain import Tokens
 from tests.helpers.versions import both_informative, make_net, rows, trained
 
@@ -351,3 +355,34 @@ def test_a_comparison_is_stored_and_read_again(tmp_path):
     (tmp_path / "other.json").write_text('{"schema": 1, "old": 3}')
     with pytest.raises(InputError, match=r"other\.json: a field is missing or malformed"):
         perdure.Comparison.load(tmp_path / "other.json")
+
+
+# Engines
+
+
+def stored_maps(folder):
+    """Return the contents of the stored maps."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("comparison/**/*.*")}
+
+
+def test_worker_processes_and_shards_give_identical_maps(tmp_path, monkeypatch):
+    """Flips that are not among the examples are explained, too."""
+    options: dict[str, Any] = {**FAST, "examples": 6, "reference": REFERENCES}
+    versions = (trained(0), trained(0, (1,)))
+    here, there, shards = (tmp_path / name for name in ("here", "there", "shards"))
+    expected = perdure.compare(*versions, **options, cache=here).to_json()
+    with LocalEngine(2) as engine:
+        assert perdure.compare(*versions, **options, cache=there, engine=engine).to_json() == expected
+    assert stored_maps(there) == stored_maps(here)
+    first, second = (ShardEngine(LocalEngine(1, StatusFolder.of(shards)), Shard(index, 2)) for index in range(2))
+    with pytest.raises(IncompleteStudyError, match="are left to other shards"):
+        perdure.compare(*versions, **options, cache=shards, engine=first)
+    perdure.compare(*versions, **options, cache=shards, engine=second)
+    monkeypatch.setattr(maps, "halves_for_pair_values", None)
+    assert perdure.compare(*versions, **options, cache=shards).to_json() == expected
+    assert stored_maps(shards) == stored_maps(here)
+
+
+def test_an_engine_needs_a_folder_for_the_maps():
+    with pytest.raises(InputError, match="needs cache="):
+        perdure.compare(trained(0), trained(1), **FAST, engine=LocalEngine(1))

@@ -10,6 +10,8 @@ import pytest
 import perdure
 from perdure import InputError, learners, tasks
 from perdure.comparisons.versions import Loading, load_version
+from perdure.engine import StatusFolder
+from perdure.engine.local import LocalEngine
 from perdure.record import Record
 
 FAST: dict[str, Any] = {"samples": 8, "examples": 10}
@@ -113,3 +115,19 @@ def test_a_version_trained_on_more_data_is_compared_on_the_same_tests(records, t
     learners.execute(run, tmp_path / "more")
     comparison = perdure.compare(records[0], tmp_path / "more", **FAST)
     assert comparison.examples == sum(Record.open(records[0]).manifest.test_examples)
+
+
+def test_references_are_trained_and_explained_by_worker_processes(records, tmp_path):
+    """Records of the same seeds have the same weights, and the comparison is the same."""
+    expected = perdure.compare(records[0], records[1], reference=3, **FAST)
+    shutil.copytree(records[0], tmp_path / "old", ignore=shutil.ignore_patterns("cache"))
+    with LocalEngine(2, StatusFolder.of(tmp_path)) as engine:
+        found = perdure.compare(
+            tmp_path / "old", records[1], reference=3, **FAST, cache=tmp_path / "cache", engine=engine
+        )
+    here, there = (folder / "cache/retrained" for folder in (records[0], tmp_path / "old"))
+    files = sorted(path.relative_to(here) for path in here.rglob("*.safetensors"))
+    assert files
+    assert all((here / file).read_bytes() == (there / file).read_bytes() for file in files)
+    assert found.tests == expected.tests
+    np.testing.assert_array_equal(found.reasons.similarities, expected.reasons.similarities)

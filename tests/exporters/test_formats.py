@@ -229,14 +229,17 @@ def test_notebooks_show_a_ranked_table_in_which_names_are_data(audit):
     page = audit._repr_html_()
     parser = _Table()
     parser.feed(page)
-    assert parser.tags == {"table", "thead", "tbody", "tr", "th", "td", "span", "details", "summary", "br"}
+    assert parser.tags == {"p", "table", "thead", "tbody", "tr", "th", "td", "span", "details", "summary", "br"}
     header, *rows = parser.rows
-    assert header[:4] == ["", "learner", "runs", "CL_score W1 ↑"]
-    scores = {entry.title: entry.scores["W1"].mean for entry in audit.learners if not entry.is_reference}
-    assert [row[0] for row in rows] == ["1", "2", "3", "–"]
-    ranked = sorted(scores, key=lambda name: -scores[name])
-    assert [row[1] for row in rows[:3]] == [name if len(name) <= 60 else name[:59] + "…" for name in ranked]
-    assert rows[0][3].startswith(f"{scores[ranked[0]]:.3f} [")
+    assert header[:5] == ["", "learner", "runs", "Performance", "Reasons"]
+    ranked = audit.verdicts
+    assert [row[0] for row in rows] == ["–" if entry.rank is None else str(entry.rank) for entry in ranked]
+    assert [row[1] for row in rows] == [
+        entry.title if len(entry.title) <= 60 else entry.title[:59] + "…" for entry in ranked
+    ]
+    assert rows[0][3] == f"● good {ranked[0]['performance'].number}"
+    accuracy = audit.learners[ranked[0].index].measures["average_accuracy"]
+    assert rows[0][8].startswith(f"{accuracy.mean:.3f} [")
     assert html.escape(HOSTILE)[:40] in page
 
 

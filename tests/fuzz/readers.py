@@ -399,6 +399,39 @@ def bias_files() -> list[bytes]:
     return [to_json({**value, "explainers": value["explainers"][:2]})]
 
 
+UNIT_STATUS = {
+    "name": "train-1a2b",
+    "label": "ewc seed 0",
+    "state": "running",
+    "host": "node1",
+    "process": 71,
+    "started": 1.5,
+    "seconds": 2.5,
+    "attempts": 1,
+    "done": 3,
+    "total": 9,
+    "detail": "task 2/5",
+    "error": "",
+}
+STUDY_PLAN = {
+    "command": "perdure run ewc",
+    "created": 1.5,
+    "units": [{"name": "train-1a2b", "label": "ewc seed 0"}, {"name": "train-3c4d", "label": "ewc seed 1"}],
+}
+
+
+def read_unit_status(path: Path) -> object:
+    from perdure.engine.status import read_status_file
+
+    return read_status_file(path)
+
+
+def read_study_plan(path: Path) -> object:
+    from perdure.engine.status import read_plan_file
+
+    return read_plan_file(path)
+
+
 SHAPC_STEPS = {0: (1, 2), 1: (2,)}
 
 
@@ -691,6 +724,8 @@ READERS = (
         lambda: [(DATA / "trust-0.1/checkpoints.json").read_bytes()],
     ),
     Reader("shapc-values", "values.csv", read_shapc_values, shapc_files),
+    Reader("unit-status", "status.json", read_unit_status, lambda: [to_json(UNIT_STATUS)]),
+    Reader("study-plan", "plan.json", read_study_plan, lambda: [to_json(STUDY_PLAN)]),
     Reader("state", "progress.safetensors", read_state, state_files, is_text=False, hostile=hostile_states),
     Reader("checkpoint", "after-01.safetensors", read_checkpoint, checkpoint_files, is_text=False),
     Reader("references", "references.json", read_reference_file, lambda: [REFERENCES]),

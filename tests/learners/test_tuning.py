@@ -157,12 +157,21 @@ def test_user_settings_override_published_settings():
 
 def test_run_command_tunes_and_records_the_trials(perdure, tmp_path):
     text = perdure("run", "ewc", "naive", "--tune", 2, "--epochs", 1, "--per-class", 20, "--set", "strength=7").stdout
-    assert "ewc trial 2/2" in text
+    assert "ewc tuning  trial 2/2" in text
     trials = json.loads((tmp_path / "runs/split-digits/ewc/tuning.json").read_text())["trials"]
     assert trials[0]["settings"]["strength"] == 7.0
     record = Record.open(tmp_path / "runs/split-digits/naive/seed-0")
     assert record.manifest.settings["tuning_trials"] == 2
     assert record.manifest.provenance["validation"] == 0.1
+
+
+def test_shards_with_tuning_train_every_learner(perdure, tmp_path):
+    arguments = ("run", "naive", "ewc", "l2", "si", "--tune", 1, "--epochs", 1, "--per-class", 8)
+    for shard in ("1/2", "2/2"):
+        perdure(*arguments, "--shard", shard, "--out", "shards")
+    perdure(*arguments, "--out", "whole")
+    assert len(list(tmp_path.glob("shards/split-digits/*/seed-0/record.json"))) == 4
+    assert contents(tmp_path / "shards") == contents(tmp_path / "whole")
 
 
 def test_run_study_makes_the_table_of_learners(tmp_path):

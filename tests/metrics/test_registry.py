@@ -149,7 +149,7 @@ def test_a_registered_metric_appears_in_audits(clean_registry):
     assert audit.learners[0].measures["drop"].mean == pytest.approx(0.4)
     assert MEASURES["drop"].label == "drop"
     assert list(MEASURES)[-4:] == ["drop", "shapc_mean", "shapc_var", "shapc_calibrated"]
-    assert "drop" in str(audit)
+    assert "drop" in audit.details()
 
 
 def test_a_name_is_registered_once(clean_registry):

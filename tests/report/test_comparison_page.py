@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import perdure
-from perdure.audits.shapc.results import clipped_score
+from perdure.audits.summary.text import clipped_score
 from tests.helpers.pages import HOSTILE, axe_script, chromium
 from tests.helpers.versions import both_informative, trained
 

@@ -14,13 +14,13 @@ from safetensors.numpy import load_file
 from perdure import Recorder, tasks
 from perdure.audits import Audit, ExampleView, Interval, audit_runs, example_views
 from perdure.audits import audit as audit_records
+from perdure.audits.summary.questions import QUESTIONS
 from perdure.exporters.tables import Table
 from perdure.record import Record
 from perdure.report import exported_tables as all_tables
 from perdure.report import write_page
 from perdure.report.answers import answers
 from perdure.report.chart_data import page_data
-from perdure.report.questions import QUESTIONS
 from perdure.report.viewer import LEVELS, viewer_data
 from tests.helpers.pages import HOSTILE, synthetic_audit, synthetic_examples, synthetic_runs
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perdure.audits.retraining.retrain import stored_retrain_maps
+from perdure.audits.retraining.runner import stored_retrain_maps
 from perdure.learners import Training
 from perdure.reproduce.retraining import study as retraining
 from perdure.reproduce.retraining.study import DISTANCE, Study

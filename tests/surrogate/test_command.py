@@ -45,7 +45,8 @@ def test_the_output_says_what_is_undecided_and_proposes_a_curriculum(command, tm
     assert "naive: retention undecided" in text
     assert "The data cannot separate forgetting from interference between tasks for naive" in text
     assert "Next curriculum: " in text
-    assert "Chance level: 0. Test examples per task: 90. Seeds: 1 (seed variation is not included)." in text
+    assert "Accuracy without any knowledge of a task (chance level): 0. Test examples per task: 90." in text
+    assert "Seeds: 1 (seed variation is not included)." in text
     assert "starting points" not in text
     assert "…" not in done.output
     assert max(map(len, done.output.splitlines())) <= 80
@@ -157,3 +158,26 @@ def test_long_names_are_broken_after_separators_and_markup_is_not_interpreted(pe
     assert first.split("│")[1].strip() == "Naive_"
     assert lines[lines.index(first) + 1].split("│")[1].strip() == "Rehearsal_"
     assert lines[lines.index(first) + 2].split("│")[1].strip() == "1100[/bold]"
+
+
+def test_shards_of_the_bootstrap_are_collected_without_shard(command, tmp_path):
+    curves = accuracies(tmp_path)
+    options = (curves, "--examples", 90, "--json", "--bootstrap", 110)
+    expected = command(*options)
+    assert expected.exit_code == 0, expected.output
+    done = command(*options, "--out", tmp_path / "out", "--shard", "1/2")
+    assert done.exit_code == 0, done.output
+    assert "Shard 1/2 is done; 2 of 5 parts are left to other shards." in done.stderr
+    assert "Run the command without --shard to collect the results." in done.stderr
+    assert done.stdout == ""
+    assert len(list((tmp_path / "out/bootstrap").iterdir())) == 3
+    collected = command(*options, "--out", tmp_path / "out")
+    assert json.loads(collected.stdout) == json.loads(expected.stdout)
+    assert len(list((tmp_path / "out/bootstrap").iterdir())) == 5
+
+
+def test_options_of_the_bootstrap_need_the_bootstrap(command, tmp_path):
+    done = command(accuracies(tmp_path), "--out", tmp_path / "out")
+    assert "pass --bootstrap too" in done.stderr
+    done = command(accuracies(tmp_path), "--bootstrap", 110, "--shard", "1/2")
+    assert "--shard 1/2 needs --out" in done.stderr

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from perdure import surrogate
+from perdure.audits import bootstrap_parts
+from perdure.audits.bootstrap_parts import EngineParts
 from perdure.base.errors import InputError
+from perdure.engine import Shard, ShardEngine
+from perdure.engine.local import LocalEngine
+from perdure.engine.study import IncompleteStudyError
 from perdure.reproduce.clamp import curves as published_curves
 from perdure.surrogate.estimation.coordinates import Coordinates
 from tests.helpers.clamp_problems import appendix_b
@@ -77,6 +82,25 @@ def test_bootstrap_intervals_contain_the_estimate_and_resemble_fishers():
     assert ((ratio > 0.5) & (ratio < 2)).all()
     with pytest.raises(InputError, match="at least 100"):
         surrogate.bootstrap(fit, 20)
+
+
+def test_worker_processes_and_shards_fit_identical_replicates(tmp_path, monkeypatch):
+    scenario = appendix_b(3, noise=0.02)
+    fit = surrogate.fit(scenario.curves, scenario.curriculum, starts=8, forecast=False)
+    expected = surrogate.bootstrap(fit, 110).to_dict()
+    with LocalEngine(2) as engine:
+        assert surrogate.bootstrap(fit, 110, run_parts=EngineParts(engine)).to_dict() == expected
+    first, second = (EngineParts(ShardEngine(LocalEngine(1), Shard(index, 2)), tmp_path) for index in range(2))
+    with pytest.raises(IncompleteStudyError, match="2 are left to other shards"):
+        surrogate.bootstrap(fit, 110, run_parts=first)
+    assert surrogate.bootstrap(fit, 110, run_parts=second).to_dict() == expected
+    monkeypatch.setattr(bootstrap_parts, "compute_bootstrap_part", None)
+    again = EngineParts(LocalEngine(1), tmp_path)
+    assert surrogate.bootstrap(fit, 110, run_parts=again).to_dict() == expected
+    file = next((tmp_path / "bootstrap").iterdir())
+    file.write_bytes(b"no array")
+    with pytest.raises(InputError, match="Delete the file"):
+        surrogate.bootstrap(fit, 110, run_parts=again)
 
 
 @pytest.mark.parametrize(("estimator", "scenarios"), [("least-squares", 80), ("map", 80)])

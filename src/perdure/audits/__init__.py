@@ -3,28 +3,29 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from perdure.audits.accuracy_differences import AccuracyDifference
-from perdure.audits.audit import add_shapc_to_audit, add_trust_to_audit, audit, audit_measures, audit_runs
+from perdure.audits.audit import add_shapc_to_audit, add_trust_to_audit, audit, audit_provenance
 from perdure.audits.clamp import FittedCurves, LatentProperties, clamp_properties, fit_clamp
 from perdure.audits.imported import ImportOptions
 from perdure.audits.lifelong import LifelongMetrics, lifelong_metrics
+from perdure.audits.performance import audit_measures, audit_runs
 from perdure.audits.results import (
     FILE,
     MEASURES,
+    AccuracyDifference,
     Audit,
     LearnerAudit,
     Measure,
     RunProvenance,
     TrustFindings,
-    audit_provenance,
     read_findings,
     save_findings,
 )
 from perdure.audits.retraining.summaries import CheckpointSummary, ExplainerScores, RetrainingSummary
 from perdure.audits.shapc.example_views import ExampleView, example_views
-from perdure.audits.shapc.results import LearnerDifference, ShapcResult, shapc_result_differences
+from perdure.audits.shapc.results import LearnerDifference, ShapcResult
+from perdure.audits.shapc.scores import shapc_result_differences
 from perdure.audits.shapc.values import ShapcSettings
-from perdure.metrics import CRITERIA, WEIGHTS, Interval
+from perdure.metrics import CRITERIA, METRICS, WEIGHTS, Interval
 
 if TYPE_CHECKING:
     from perdure.audits.bias.measure import BiasSettings, measure_bias
@@ -49,6 +50,7 @@ __all__ = [
     "CRITERIA",
     "FILE",
     "MEASURES",
+    "METRICS",
     "WEIGHTS",
     "AccuracyDifference",
     "Audit",

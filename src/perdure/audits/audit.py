@@ -1,55 +1,58 @@
-"""Audit the records of runs: performance, and optionally reasons (SHAPC) and causes (CLAMP)."""
+"""Audit the records of runs: performance, and optionally reasons (SHAPC) and causes (CLAMP), with how all were made."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import hashlib
+import json
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from perdure import metrics
-from perdure.audits.accuracy_differences import (
-    AT_BOUNDARIES,
-    WITHIN_TASKS,
-    accuracy_differences,
-    evaluation_notes,
-    run_seed,
-)
+from perdure import __version__
 from perdure.audits.clamp import LatentProperties, fit_clamp
 from perdure.audits.imported import ImportOptions, imported_provenance, read_imported_runs
 from perdure.audits.least_biased import common_least_biased_explainer
 from perdure.audits.lifelong import lifelong_metrics
-from perdure.audits.results import MEASURES, Audit, LearnerAudit, audit_provenance, read_findings
-from perdure.audits.shapc.results import ShapcResult, shapc_result_differences
+from perdure.audits.performance import Weights, audit_runs
+from perdure.audits.results import MEASURES, PYTHON_OBJECT, Audit, LearnerAudit, Origin, RunProvenance, read_findings
+from perdure.audits.shapc.results import ShapcResult
+from perdure.audits.shapc.scores import shapc_result_differences
 from perdure.audits.shapc.values import AUTO, LEAST_BIASED, ShapcSettings
 from perdure.base.errors import InputError
+from perdure.base.files import LARGEST_TEXT, read_bytes
+from perdure.base.registry import software_versions
+from perdure.engine.study import raise_incomplete
 from perdure.importers.source import digest_of_files
-from perdure.metrics import (
-    CE_EPSILON,
-    CRITERIA,
-    Interval,
-    Missing,
-    compute_metric_variants,
-    compute_metrics,
-    interval,
-)
-from perdure.record import Measurements, Record, find_records
-from perdure.record.reader import record_digest, split_record_paths
+from perdure.metrics import CE_EPSILON, Interval, Missing, interval
+from perdure.record import Manifest, Measurements, Record, find_records
+from perdure.record.reader import MEASUREMENT_FILES, record_digest, split_record_paths
 
 if TYPE_CHECKING:
     from perdure.audits.shapc.runner import ShapcProgress
+    from perdure.engine import Engine
+    from perdure.importers import ImportedRun
     from perdure.runs.networks import NetworkSource
 
 StartProgress = Callable[[str], "ShapcProgress"]
 """Called with the path of each run before it is explained; returns the run's progress callback."""
-Weights = str | Mapping[str, float]
-JOINTLY_TRAINED = ("cumulative", "joint")
-"""Learners that are trained on all tasks so far, or on all tasks: the references of intransigence, best first."""
-_ALL_WEIGHTS: Mapping[str, Weights] = {name: name for name in ("W1", "W2", "W3")}
+_TRAINING = (
+    "epochs",
+    "batch_size",
+    "lr",
+    "optimizer",
+    "momentum",
+    "weight_decay",
+    "milestones",
+    "patience",
+    "evaluate_every",
+)
+_DECAY = 0.1
+_WITHOUT_OPTION = (
+    "decay",
+    "tuning_trials",
+)  # perdure run has no option for decay, and the tuned settings are passed explicitly
 
 
 def audit(
@@ -72,6 +75,8 @@ def audit(
     device: str = "cpu",
     importing: ImportOptions | None = None,
     progress: StartProgress | None = None,
+    engine: Engine | None = None,
+    allow_missing: bool = False,
 ) -> Audit:
     """Audit the records at or below some paths. Runs of one learner on one benchmark are averaged.
 
@@ -90,6 +95,8 @@ def audit(
     data_dir, device : where data files are, and where networks run
     importing : how results of other frameworks are read
     progress : called with each run that is explained; returns its progress callback
+    engine : where examples are explained; by default in this process
+    allow_missing : leave out the SHAPC of runs with units that failed on the engine, instead of raising `IncompleteStudyError`
 
     Returns
     -------
@@ -99,7 +106,8 @@ def audit(
     """
     path_list = [paths] if isinstance(paths, str | Path) else list(paths)
     record_paths, other_paths = split_record_paths(path_list)
-    imported = read_imported_runs(other_paths, importing or ImportOptions()) if other_paths else ()
+    reading = importing or ImportOptions()
+    imported = read_imported_runs(other_paths, reading) if other_paths else ()
     found = {path: record_digest(path) for path in find_records(record_paths)} if record_paths else {}
     copies = _copies(found)
     records = [Record.open(path) for path in found if str(path) not in copies]
@@ -109,12 +117,28 @@ def audit(
     digests = {run.name: digest_of_files(run.files) for run in imported}
     if not runs:
         raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
+    used = [record for record in records if str(record.path) not in left_out]
+    origin = Origin(
+        command="audit",
+        options={
+            "clamp": clamp,
+            "weights": weight_options(weights),
+            "renormalise": renormalise,
+            "count_teachers": count_teachers,
+            "ce_epsilon": ce_epsilon,
+            **(import_options(reading) if imported else {}),
+        },
+        imported=tuple(map(str, other_paths)),
+        files=record_files(_records_to_keep(used)) | imported_files(imported),
+        software=origin_software(),
+    )
     result = add_trust_to_audit(
         replace(
             audit_runs(runs, weights, renormalise, count_teachers, ce_epsilon=ce_epsilon, seeds=seeds),
+            origin=origin,
             left_out=left_out,
             provenance=(
-                *(audit_provenance(record) for record in records if str(record.path) not in left_out),
+                *(audit_provenance(record) for record in used),
                 *(imported_provenance(run) for run in imported),
             ),
             clamp=_fit_clamp(runs) if clamp else (),
@@ -124,7 +148,7 @@ def audit(
     )
     if not shapc and network is None and data is None:
         return result
-    from perdure.audits.shapc.runner import audit_shapc  # noqa: PLC0415  (it needs torch)
+    from perdure.audits.shapc.runner import audit_shapc, torch_threads  # noqa: PLC0415  (it needs torch)
 
     if imported:
         raise InputError(
@@ -136,9 +160,24 @@ def audit(
 
         allow(run.run for run in sequences)
     settings, evidence = _explainer_settings(shapc, [run.run for run in sequences])
+    references = {run.run: retrain_reference and _other_seed(run, sequences) for run in sequences}
+    missing: set[str] = set()
+    if engine is not None:
+        from perdure.audits.shapc.units import ShapcRequest, explain_runs, run_of_unit  # noqa: PLC0415  (it needs torch)
+
+        requests = [
+            ShapcRequest(run.run, settings, network, data, data_dir, device, keep_maps, references[run.run], allow_code)
+            for run in sequences
+        ]
+        study = explain_runs(engine, requests, examples=examples, precision=precision)
+        missing = {run_of_unit(outcome.unit) for outcome in study.outcomes if outcome.state != "done"}
+        if not allow_missing:
+            raise_incomplete(study)
     results = []
     for run in sequences:
-        reference = retrain_reference and _other_seed(run, sequences)
+        if run.run in missing:
+            continue
+        reference = references[run.run]
         shapc_result = audit_shapc(
             run.run,
             settings=settings,
@@ -153,7 +192,24 @@ def audit(
             progress=None if progress is None else progress(run.run),
         )
         results.append(replace(shapc_result, settings={**shapc_result.settings, **evidence}))
-    return add_shapc_to_audit(result, results)
+    explained = {
+        "shapc": shapc_options(shapc),
+        "examples": examples,
+        "precision": precision,
+        "keep_maps": keep_maps,
+        "retrain_reference": retrain_reference,
+        "network": source_text(network),
+        "data": source_text(data),
+        "allow_code": allow_code,
+        "device": device,
+    }
+    origin = replace(origin, options={**origin.options, **explained}, threads=torch_threads())
+    return add_shapc_to_audit(replace(result, origin=origin), results)
+
+
+def _records_to_keep(records: Sequence[Record]) -> list[Record]:
+    """Return the records that no command can write again: those of a user's own loop, and unfinished ones."""
+    return [record for record in records if audit_provenance(record).command is None or not record.complete]
 
 
 def _fit_clamp(runs: Sequence[Measurements]) -> tuple[LatentProperties, ...]:
@@ -171,68 +227,6 @@ def _copies(found: Mapping[Path, str]) -> dict[str, str]:
         for path, digest in found.items()
         if first.setdefault(digest, path) != path
     }
-
-
-def audit_runs(
-    runs: Sequence[Measurements],
-    weights: str | Mapping[str, Weights] | None = None,
-    renormalise: bool = False,
-    count_teachers: bool = False,
-    *,
-    ce_epsilon: float = CE_EPSILON,
-    seeds: Mapping[str, int] | None = None,
-) -> Audit:
-    """Audit the runs of one or several learners: runs of one learner on one benchmark are averaged.
-
-    ``weights`` is a name or maps names to weight vectors (W1, W2 and W3 by default); ``renormalise`` allows scores
-    over the criteria that are known; ``count_teachers`` adds frozen old networks to the model size; ``ce_epsilon`` is the
-    epsilon of `perdure.metrics.computational_efficiency`. ``seeds`` maps runs to their seeds, over which learners are
-    compared; by default they are taken from the names of the runs (``ewc_seed0.csv``).
-    """
-    if not runs:
-        raise InputError("there is no run to audit")
-    metrics.check_ce_epsilon(ce_epsilon)
-    seeds_of_runs = {run.run: (seeds or {}).get(run.run, run_seed(run.run)) for run in runs}
-    named: Mapping[str, Weights] = {weights: weights} if isinstance(weights, str) else weights or _ALL_WEIGHTS
-    groups: dict[tuple[str, str], list[Measurements]] = {}
-    for run in runs:
-        groups.setdefault((run.benchmark, run.learner), []).append(run)
-    learners = tuple(
-        _with_variants(
-            _audit_learner(group, named, renormalise, count_teachers, ce_epsilon), group, runs, seeds_of_runs
-        )
-        for group in groups.values()
-    )
-    criteria = _comparable([entry for entry in learners if not math.isnan(entry.measures["A"].mean)])
-    places = metrics.score_first_places(criteria) if _can_rank(criteria) else None
-    return Audit(
-        learners=learners,
-        first_places=places.share if places else {},
-        first_place_criteria=places.criteria if places else (),
-        correlation=_correlation(criteria),
-        partial_scores=renormalise
-        and any(math.isnan(entry.measures[name].mean) for entry in learners for name in CRITERIA),
-        weights={name: metrics.score_weights(vector) for name, vector in named.items()},
-        accuracy_differences=accuracy_differences(learners),
-        settings={"ce_epsilon": float(ce_epsilon), "count_teachers": count_teachers, "renormalise": renormalise},
-    )
-
-
-def audit_measures(run: Measurements, count_teachers: bool = False, ce_epsilon: float = CE_EPSILON) -> dict[str, float]:
-    """Return every registered metric of one run; a metric that cannot be computed is `Missing` with its reason.
-
-    ``count_teachers`` adds the parameters of frozen old networks to the model size; ``ce_epsilon`` is the epsilon of CE.
-    """
-    if count_teachers and run.cost is not None:
-        run = replace(run, cost=replace(run.cost, kept=run.cost.kept + run.cost.teachers))
-    try:
-        values = compute_metrics(run, ce_epsilon=ce_epsilon)
-    except InputError as error:
-        raise InputError(f"{run.run}: {error}") from None
-    if not run.is_reference:
-        return values
-    # Audit files list the criteria of a reference last, in the order of CRITERIA.
-    return {name: values[name] for name in (*(name for name in values if name not in CRITERIA), *CRITERIA)}
 
 
 def add_trust_to_audit(audit: Audit) -> Audit:
@@ -309,179 +303,126 @@ def _over_runs(name: str, values: Sequence[Interval]) -> Interval:
     return interval(means, bounds=MEASURES[name].bounds)
 
 
-def _audit_learner(
-    runs: Sequence[Measurements],
-    weights: Mapping[str, Weights],
-    renormalise: bool,
-    count_teachers: bool,
-    ce_epsilon: float,
-) -> LearnerAudit:
-    first = runs[0]
-    for run in runs[1:]:
-        if run.curriculum != first.curriculum or run.table.shape != first.table.shape:
-            raise InputError(
-                f"{run.run}: its steps or curriculum differ from those of {first.run}, so the runs of {run.learner} cannot "
-                "be averaged; give them different names"
-            )
-        if run.measure != first.measure:
-            raise InputError(f"{run.run}: holds {run.measure}, {first.run} {first.measure}; audit them separately")
-        for name in sorted({*run.conditions, *first.conditions}):
-            here, there = run.conditions.get(name), first.conditions.get(name)
-            if here != there:
-                raise InputError(
-                    f"{run.run}: its {name} is {here!r}, that of {first.run} {there!r}; runs under different settings are not "
-                    "averaged: audit them separately"
-                )
-    per_run = _with_common_names([audit_measures(run, count_teachers, ce_epsilon) for run in runs])
-    evaluated = WITHIN_TASKS if all(run.evaluations is not None for run in runs) else AT_BOUNDARIES
-    criteria = [{name: values[name] for name in CRITERIA} for values in per_run]
-    initials = [run.initial for run in runs if run.initial is not None]
-    return LearnerAudit(
-        learner=first.learner,
-        benchmark=first.benchmark,
-        runs=tuple(run.run for run in runs),
-        measures={
-            name: interval([values[name] for values in per_run], bounds=MEASURES[name].bounds) for name in per_run[0]
-        },
-        scores={
-            name: interval([metrics.cl_score(values, vector, renormalise) for values in criteria], bounds=(0, 1))
-            for name, vector in weights.items()
-        },
-        cl_stability={name: _cl_stability(criteria, vector, renormalise) for name, vector in weights.items()},
-        tasks=first.task_names or tuple(str(i + 1) for i in range(first.table.shape[1])),
-        curriculum=first.curriculum,
-        complete=all(run.complete for run in runs),
-        table=np.mean([run.table for run in runs], axis=0),
-        initial=np.mean(initials, axis=0) if len(initials) == len(runs) else None,
-        is_reference=first.is_reference,
-        run_values={name: tuple(float(values[name]) for values in per_run) for name in per_run[0]},
-        progress={} if first.is_reference or first.measure != "accuracy" else _progress(runs),
-        evaluated=evaluated,
-        notes=evaluation_notes(evaluated, first.is_reference or first.measure != "accuracy"),
-        measure=first.measure,
-    )
-
-
-def _with_common_names(per_run: Sequence[dict[str, float]]) -> list[dict[str, float]]:
-    """Return the metrics of each run; one that only some runs have is missing for the others."""
-    names = dict.fromkeys(name for values in per_run for name in values)
-    absent = Missing("not all runs were evaluated within tasks")
-    return [{name: values.get(name, absent) for name in names} for values in per_run]
-
-
 def _known_seeds(records: Sequence[Record]) -> dict[str, int]:
     return {str(record.path): record.manifest.seed for record in records if record.manifest.seed is not None}
 
 
-def _with_variants(
-    entry: LearnerAudit,
-    group: Sequence[Measurements],
-    runs: Sequence[Measurements],
-    seeds: Mapping[str, int | None],
-) -> LearnerAudit:
-    """Add the variants of the metrics of a learner's runs (``group``), and the seeds of these runs."""
-    references = [_joint_accuracies(run, runs, seeds) for run in group]
-    per_run = _with_common_names(
-        [
-            compute_metric_variants(run, reference=reference)
-            for run, (reference, _) in zip(group, references, strict=True)
-        ]
-    )
-    variants = {
-        name: interval([values[name] for values in per_run], bounds=MEASURES[name].bounds) for name in per_run[0]
-    }
-    notes = {} if math.isnan(variants["intransigence"].mean) else {"intransigence": references[0][1]}
-    return replace(
-        entry,
-        seeds=tuple(seeds[run.run] for run in group),
-        variants=variants,
-        variant_values={name: tuple(float(values[name]) for values in per_run) for name in per_run[0]},
-        notes={**entry.notes, **notes},
+def audit_provenance(record: Record) -> RunProvenance:
+    """Return the provenance of a record."""
+    manifest = record.manifest
+    return RunProvenance(
+        run=str(record.path),
+        learner=manifest.learner,
+        benchmark=record.measurements.benchmark,
+        seed=manifest.seed,
+        command=_repeat_command(manifest),
+        settings=manifest.settings,
+        network=manifest.network,
+        data=manifest.provenance,
+        software=manifest.software,
+        hardware=manifest.hardware,
+        checkpoints={str(step + 1): point.sha256 for step, point in sorted(manifest.checkpoints.items())},
     )
 
 
-def _joint_accuracies(
-    run: Measurements, runs: Sequence[Measurements], seeds: Mapping[str, int | None]
-) -> tuple[NDArray[np.float64] | Missing, str]:
-    """Return the accuracy on each task of a network trained jointly on the tasks so far, and where it is from.
+def _repeat_command(manifest: Manifest) -> str | None:
+    """Return the ``perdure run`` command that repeats the record, with every setting passed explicitly.
 
-    It comes from cumulative training if there is such a learner, otherwise from joint training on all tasks. The reference run
-    has the seed of the run if possible; otherwise several are averaged.
+    The command counts seeds from 0, so it also trains the runs with smaller seeds.
     """
-    comparable = [
-        other for other in runs if other.benchmark == run.benchmark and other.table.shape[1] == run.table.shape[1]
-    ]
-    for name in JOINTLY_TRAINED:
-        if run.learner == name:
-            return Missing(f"{name} is the reference"), ""
-        found = [
-            other
-            for other in comparable
-            if other.learner == name
-            and (other.is_reference or other.curriculum[: len(run.curriculum)] == run.curriculum)
-        ]
-        same_seed = [other for other in found if seeds[run.run] is not None and seeds[other.run] == seeds[run.run]]
-        chosen = same_seed or found
-        if chosen:
-            rows = [_accuracies_when_learned(other) for other in chosen]
-            what = f"relative to {name}"
-            if chosen[0].is_reference:
-                what += ", which is trained on all tasks at once (Chaudhry et al.: on the tasks so far)"
-            return np.asarray(np.mean(rows, axis=0)), what
-    return Missing("needs a run of cumulative or joint on the same benchmark"), ""
+    data = manifest.provenance
+    if "source" not in data or manifest.seed is None or not manifest.settings or _needs_python(manifest):
+        return None
+    command = ["perdure", "run", manifest.learner, "--benchmark", str(data["source"])]
+    command += ["--seeds", str(manifest.seed + 1), "--scenario", manifest.scenario]
+    command += _data_options(data)
+    command += _network_options(manifest.network)
+    command += [word for name in _TRAINING for word in _option(name, manifest.settings.get(name))]
+    learner_settings = [name for name in manifest.settings if name not in (*_TRAINING, *_WITHOUT_OPTION)]
+    command += [word for name in learner_settings for word in ("--set", f"{name}={manifest.settings[name]}")]
+    command += [word for name in ("device", "threads") for word in _option(name, manifest.hardware.get(name))]
+    return shlex.join(command)
 
 
-def _accuracies_when_learned(run: Measurements) -> NDArray[np.float64]:
-    """Return the accuracy on each task after the step that trained it; after the only step for a reference."""
-    if run.is_reference:
-        accuracies: NDArray[np.float64] = run.table[-1]
-        return accuracies
-    accuracies = np.full(run.table.shape[1], np.nan)
-    for step, task in enumerate(run.curriculum):
-        accuracies[task] = run.table[step, task]
-    return accuracies
+def _needs_python(manifest: Manifest) -> bool:
+    """Return whether a run has a setting that `perdure run` has no option for."""
+    return bool(manifest.provenance.get("seed")) or manifest.settings.get("decay", _DECAY) != _DECAY
 
 
-def _progress(runs: Sequence[Measurements]) -> dict[str, tuple[Interval, ...]]:
-    """Return average accuracy and forgetting after each step."""
-    measured: dict[str, Callable[..., float]] = {
-        "average_accuracy": metrics.average_accuracy,
-        "forgetting": metrics.average_forgetting,
+def _data_options(data: Mapping[str, Any]) -> list[str]:
+    """Return the options of the data. ``--orders N`` makes N class orders; the recorded one is the last."""
+    visits = [task + 1 for task in data.get("curriculum", [])]
+    plain = visits == list(range(1, len(visits) + 1))
+    options = {
+        "tasks": data.get("tasks"),
+        "orders": data.get("order_seed"),
+        "curriculum": None if plain else visits,
+        "per_class": data.get("per_class"),
+        "validation": data.get("validation") or None,
     }
-    steps = range(1, len(runs[0].table) + 1)
+    return [word for name, value in options.items() for word in _option(name, value)]
+
+
+def _network_options(network: Mapping[str, Any]) -> list[str]:
+    """Return the options of the network; ``module.function`` is a user's function in ``module.py``."""
+    name = str(network.get("name", ""))
+    module, dot, function = name.rpartition(".")
+    return _option("network", f"{module}.py:{function}" if dot else name) + _option("width", network.get("width"))
+
+
+def _option(name: str, value: object) -> list[str]:
+    if value is None or value in ("", [], ()):
+        return []
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return [f"--{name.replace('_', '-')}", text]
+
+
+def origin_software() -> dict[str, str]:
+    """Return the versions of Python, perdure, torch and numpy."""
+    return {**software_versions(), "perdure": __version__}
+
+
+def file_digests(files: Iterable[Path]) -> dict[str, str]:
+    """Return the SHA-256 of each file, by its path."""
+    return {str(file): hashlib.sha256(read_bytes(file, LARGEST_TEXT)).hexdigest() for file in files}
+
+
+def imported_files(runs: Iterable[ImportedRun]) -> dict[str, str]:
+    """Return the SHA-256 of the files from which runs were imported."""
+    return file_digests(dict.fromkeys(file for run in runs for file in run.files))
+
+
+def record_files(records: Iterable[Record]) -> dict[str, str]:
+    """Return the SHA-256 of the measurements of some records; record.json holds the digests of the checkpoints."""
+    files = (record.path / name for record in records for name in MEASUREMENT_FILES)
+    return file_digests(file for file in files if file.exists())
+
+
+def shapc_options(shapc: bool | ShapcSettings) -> dict[str, Any]:
+    """Return the requested settings of SHAPC as JSON values."""
+    settings = shapc if isinstance(shapc, ShapcSettings) else ShapcSettings(method=AUTO)
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(settings), default=str))
+    return plain
+
+
+def weight_options(weights: str | Mapping[str, Any] | None) -> Any:
+    """Return the requested weights as JSON values: a name, or names with vectors."""
+    if weights is None or isinstance(weights, str):
+        return weights
+    return {name: vector if isinstance(vector, str) else dict(vector) for name, vector in weights.items()}
+
+
+def source_text(source: Any) -> str | None:
+    """Return how the command line names a network or data: ``file.py:function`` if it is a function in a user's file."""
+    if source is None:
+        return None
+    path, name = getattr(source, "path", None), getattr(source, "name", None)
+    return f"{path}:{name}" if isinstance(path, Path) and isinstance(name, str) else PYTHON_OBJECT
+
+
+def import_options(options: Any) -> dict[str, Any]:
+    """Return how results of other frameworks were read."""
     return {
-        name: tuple(
-            interval(
-                [measure(run.table[:step], curriculum=run.curriculum[:step]) for run in runs],
-                bounds=MEASURES[name].bounds,
-            )
-            for step in steps
-        )
-        for name, measure in measured.items()
+        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in asdict(options).items()
     }
-
-
-def _cl_stability(criteria: Sequence[Mapping[str, float]], vector: Weights, renormalise: bool) -> Interval:
-    """Return CL_stability. It is one number for all runs, so it has no interval."""
-    value = metrics.cl_stability(criteria, vector, renormalise)
-    return Interval(value, math.nan, math.nan, len(criteria), "none", metrics.reason(value))
-
-
-def _comparable(learners: Sequence[LearnerAudit]) -> dict[str, dict[str, float]]:
-    """Return the criteria of the learners if all were measured on one benchmark; otherwise they are not comparable."""
-    if len({entry.benchmark for entry in learners}) != 1:
-        return {}
-    return {entry.learner: {name: entry.measures[name].mean for name in CRITERIA} for entry in learners}
-
-
-def _can_rank(criteria: Mapping[str, Mapping[str, float]]) -> bool:
-    known_for_all = [name for name in CRITERIA if not any(math.isnan(values[name]) for values in criteria.values())]
-    return len(criteria) > 1 and bool(known_for_all)
-
-
-def _correlation(criteria: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    if len(criteria) < 3 or not _can_rank(criteria):
-        return {}
-    result = metrics.score_criteria_correlation(criteria)
-    rows = (dict(zip(result.criteria, row, strict=True)) for row in result.matrix.tolist())
-    return dict(zip(result.criteria, rows, strict=True))

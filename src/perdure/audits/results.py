@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.audits import serialization
-from perdure.audits.accuracy_differences import AT_BOUNDARIES, DEPENDS_ON_EVALUATIONS, AccuracyDifference
 from perdure.audits.bias.results import FILE as BIAS
 from perdure.audits.bias.results import SCHEMA as BIAS_SCHEMA
 from perdure.audits.bias.results import BiasResult
 from perdure.audits.clamp import LatentProperties
+from perdure.audits.fingerprint import audit_fingerprint
 from perdure.audits.lifelong import LifelongMetrics
 from perdure.audits.retraining.summaries import CheckpointSummary, RetrainingSummary
 from perdure.audits.serialization import OneBased
@@ -25,7 +24,8 @@ from perdure.audits.shapc.results import LearnerDifference, ShapcResult
 from perdure.audits.upgrade import upgraded_audit, upgraded_bias, upgraded_checkpoints, upgraded_retraining
 from perdure.base.errors import InputError, error_message
 from perdure.base.files import check_digest, lock_folder, read_versioned_file, write_json
-from perdure.metrics import CE_EPSILON, METRICS, Interval
+from perdure.metrics import CE_EPSILON, METRICS, Interval, RunDifference
+from perdure.policies.reading import PolicySource, as_policy
 
 TRUST_SCHEMA = 2
 RETRAINING = Path("trust") / "retraining.json"
@@ -98,25 +98,22 @@ def _read_finding(file: Path, name: str, schema: int, kind: type[Part], upgrade:
 if TYPE_CHECKING:
     import pandas as pd
 
-    from perdure.record import Manifest, Record
+    from perdure.audits.summary import AuditSummary, LearnerSummary
 
 SCHEMA = 5
 FILE = "audit.json"
-_TRAINING = (
-    "epochs",
-    "batch_size",
-    "lr",
-    "optimizer",
-    "momentum",
-    "weight_decay",
-    "milestones",
-    "patience",
-    "evaluate_every",
+AT_BOUNDARIES = "task boundaries"
+WITHIN_TASKS = "within tasks"
+DEPENDS_ON_EVALUATIONS = ("min_accuracy", "worst_case_accuracy")
+"""Metrics that are upper bounds if accuracies were evaluated at task boundaries only."""
+BOUNDARIES_NOTE = (
+    "upper bound; accuracies were evaluated at task boundaries only, so drops within tasks are not seen (to see them: perdure "
+    "run --evaluate-every N, or Recorder.after_task(evaluations=...))"
 )
-_WITHOUT_OPTION = (
-    "decay",
-    "tuning_trials",
-)  # perdure run has no option for decay, and the tuned settings are passed explicitly
+ANYTIME_NOTE = "accuracies were evaluated at task boundaries only, where it equals incremental accuracy"
+LEVEL = 0.05
+PYTHON_OBJECT = "an object in Python"
+"""In place of a network or data that were passed as an object, so no command line can name them."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +192,8 @@ class LearnerAudit:
     """What must be known to read a metric or a variant, by its name."""
     measure: str = "accuracy"
     """What the values of ``table`` are: accuracy, loss or performance."""
+    test_examples: tuple[int, ...] = ()
+    """Number of test examples of each task; empty if it is unknown or differs between the runs."""
 
     @property
     def title(self) -> str:
@@ -207,6 +206,58 @@ class LearnerAudit:
         if variants:
             named |= self.variants
         return {name: value.reason or "" for name, value in named.items() if math.isnan(value.mean)}
+
+
+@dataclass(frozen=True)
+class AccuracyDifference:
+    """A metric of one learner minus that of another, over the runs whose seeds both have.
+
+    ``p`` is corrected with Holm's method over the ``family``: all pairs of learners of the audit that have at least two
+    common runs, within the metric. It is NaN without an interval; ``difference.reason`` then says why.
+    """
+
+    metric: str
+    first: str
+    second: str
+    benchmark: str
+    difference: RunDifference
+    p: float
+    family: int
+    """Number of pairs over which ``p`` is corrected."""
+    seeds: tuple[int, ...]
+    """The common seeds; empty if they are unknown."""
+
+    @property
+    def label(self) -> str:
+        """The printed name of the metric."""
+        return METRICS.get(self.metric).label if self.metric in METRICS else self.metric
+
+    @property
+    def tested(self) -> bool:
+        """Whether there is an interval and a p-value."""
+        return not math.isnan(self.p)
+
+    def __str__(self) -> str:
+        value = self.difference
+        pair = f"{self.label} of {self.first} and {self.second}"
+        if math.isnan(value.mean):
+            return f"{pair} cannot be compared: {value.reason}"
+        if not self.tested:
+            return f"{pair}: difference {value.mean:+.3f} without an interval ({value.reason})"
+        pairs = f"{self.family} pair{'s' if self.family != 1 else ''}"
+        numbers = (
+            f"{value.mean:+.3f} [{value.low:+.3f}, {value.high:+.3f}], {format_p(self.p)} (Holm, {pairs}), "
+            f"{value.runs} seeds"
+        )
+        if self.p < LEVEL:
+            word = "higher" if value.mean > 0 else "lower"
+            return f"{self.label} of {self.first} is {word} than that of {self.second}: {numbers}"
+        return f"{pair} does not differ significantly: {numbers}"
+
+
+def format_p(p: float) -> str:
+    """Return a p-value as text."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 @dataclass(frozen=True)
@@ -225,6 +276,23 @@ class RunProvenance:
     hardware: Mapping[str, Any]
     checkpoints: Mapping[str, str]
     """The SHA-256 of the checkpoint after each step; steps are 1-based."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How an audit was made. ``options`` holds every option that influences the result, under its name in Python."""
+
+    command: str
+    """``audit`` or ``score``."""
+    options: dict[str, Any] = field(default_factory=dict)
+    imported: tuple[str, ...] = ()
+    """Paths of results of other frameworks."""
+    files: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the files of imported results and of records that no command of perdure can write again."""
+    software: dict[str, str] = field(default_factory=dict)
+    """Versions of Python and of the packages that affect results."""
+    threads: int | None = None
+    """Threads of torch, if the audit used it."""
 
 
 @dataclass(frozen=True)
@@ -263,8 +331,31 @@ class Audit:
     """Lifelong-learning metrics of runs that were logged with l2logger."""
     sources: dict[str, str] = field(default_factory=dict)
     """All records that were found, with the SHA-256 of their measurements."""
+    origin: Origin | None = None
+    """The command and its options; None for an audit of an earlier version, or of numbers in Python."""
+
+    def summary(self, policy: PolicySource | None = None) -> AuditSummary:
+        """Return the answer of this audit: a sentence, the learners in ranked order, and a verdict on each question.
+
+        ``policy``: a policy file, a `Policy` or a mapping with its keys, whose thresholds and ranking replace the defaults.
+        """
+        from perdure.audits.summary import summarize  # noqa: PLC0415  (the summary depends on results)
+
+        return summarize(self, None if policy is None else as_policy(policy).verdicts)
+
+    @property
+    def verdicts(self) -> tuple[LearnerSummary, ...]:
+        """The learners in ranked order, each with a verdict on every question, at the default thresholds."""
+        return self.summary().learners
 
     def __str__(self) -> str:
+        from perdure.audits.summary.text import summary_text  # noqa: PLC0415
+
+        left_out = [f"Not included: {run}: {why}" for run, why in self.left_out.items()]
+        return "\n".join([summary_text(self.summary()), *left_out])
+
+    def details(self) -> str:
+        """Return every number of every learner with its interval, the reasons of missing ones, and the differences."""
         lines = []
         for entry in self.learners:
             lines.append(f"{entry.title} on {entry.benchmark or 'given matrices'}, {len(entry.runs)} run(s)")
@@ -313,14 +404,27 @@ class Audit:
                 reasons.setdefault("stability needs at least two runs", {})[entry.learner] = unknown
         return reasons
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON: NaN becomes null, tasks and steps are 1-based."""
-        return {"schema": SCHEMA, **serialization.to_json(self)}
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the results and data fingerprints: equal audits have equal fingerprints.
+
+        Paths, hardware, versions and the order of runs do not count; numbers count with nine significant digits.
+        """
+        return audit_fingerprint(self)
+
+    def to_json(self, policy: PolicySource | None = None) -> dict[str, Any]:
+        """Return plain values for JSON: NaN becomes null, tasks and steps are 1-based.
+
+        ``summary`` holds the verdicts, with the thresholds of ``policy`` if one is given; reading the file ignores it.
+        """
+        return {"schema": SCHEMA, "summary": self.summary(policy).to_json(), **serialization.to_json(self)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Audit:
         """Return the audit that `to_json` wrote, in this schema or an older one."""
-        return serialization.from_json(upgraded_audit(value), cls)
+        audit = upgraded_audit(value)
+        learners = [_with_evaluation_times(learner) for learner in audit["learners"]]
+        return serialization.from_json({**audit, "learners": learners}, cls)
 
     def save(self, path: str | Path) -> None:
         """Write the audit as JSON."""
@@ -360,11 +464,26 @@ class Audit:
 
         return audit_html(self)
 
-    def report(self, path: str | Path) -> Path:
-        """Write the report of this audit as an HTML page and return its path."""
-        from perdure.report import write_page  # noqa: PLC0415  (the report depends on audits)
+    def report(
+        self, path: str | Path, *, policy: PolicySource | None = None, baseline: str | Path | None = None
+    ) -> Path:
+        """Write the report of this audit as an HTML page and return its path.
 
-        return write_page(self, Path(path))
+        ``policy``: thresholds and ranking of the verdicts; its rules, if it has any, are checked for each learner.
+        ``baseline``: a record or a folder with the seeds of one learner. The rules compare with it; without rules, the
+        networks of each learner are compared with it. The release decision is then part of the table.
+        """
+        from perdure.comparisons.release import release_decisions  # noqa: PLC0415  (these depend on audits)
+        from perdure.report import write_page  # noqa: PLC0415
+
+        read = None if policy is None else as_policy(policy)
+        return write_page(self, Path(path), policy=read, decisions=release_decisions(self, read, baseline))
+
+    def reproduction_script(self) -> str:
+        """Return a bash script that trains, measures and audits again, and compares the result with this audit."""
+        from perdure.report import reproduction_script  # noqa: PLC0415
+
+        return reproduction_script(self)
 
     def tables(self, folder: str | Path) -> list[Path]:
         """Write every table of this audit as CSV, LaTeX (booktabs) and Markdown; return the paths."""
@@ -379,6 +498,23 @@ class Audit:
         return export_figures(self, Path(folder))
 
 
+def evaluation_notes(evaluated: str, is_reference: bool) -> dict[str, str]:
+    """Return a note for each metric that would need evaluations within tasks; a reference has none of these metrics."""
+    if evaluated == WITHIN_TASKS or is_reference:
+        return {}
+    return {**dict.fromkeys(DEPENDS_ON_EVALUATIONS, BOUNDARIES_NOTE), "average_anytime_accuracy": ANYTIME_NOTE}
+
+
+def _with_evaluation_times(learner: Mapping[str, Any]) -> dict[str, Any]:
+    """Add when accuracies were evaluated to the JSON form of a learner of an earlier version.
+
+    Only learners that were evaluated within tasks have windowed forgetting.
+    """
+    evaluated = WITHIN_TASKS if "windowed_forgetting" in learner["measures"] else AT_BOUNDARIES
+    notes = evaluation_notes(evaluated, learner.get("is_reference", False))
+    return {"evaluated": evaluated, "notes": notes, **learner}
+
+
 def _is_missing(entry: LearnerAudit, name: str) -> bool:
     return math.isnan(entry.measures[name].mean)
 
@@ -391,68 +527,3 @@ def _join_learners(names: Collection[str], count: int) -> str:
 def _label(name: str) -> str:
     """Return the printed name of a metric; its own name if the package that registers it is not installed."""
     return MEASURES[name].label if name in MEASURES else name
-
-
-def audit_provenance(record: Record) -> RunProvenance:
-    """Return the provenance of a record."""
-    manifest = record.manifest
-    return RunProvenance(
-        run=str(record.path),
-        learner=manifest.learner,
-        benchmark=record.measurements.benchmark,
-        seed=manifest.seed,
-        command=_repeat_command(manifest),
-        settings=manifest.settings,
-        network=manifest.network,
-        data=manifest.provenance,
-        software=manifest.software,
-        hardware=manifest.hardware,
-        checkpoints={str(step + 1): point.sha256 for step, point in sorted(manifest.checkpoints.items())},
-    )
-
-
-def _repeat_command(manifest: Manifest) -> str | None:
-    """Return the ``perdure run`` command that repeats the record, with every setting passed explicitly.
-
-    The command counts seeds from 0, so it also trains the runs with smaller seeds.
-    """
-    data = manifest.provenance
-    if "source" not in data or manifest.seed is None or not manifest.settings:
-        return None
-    command = ["perdure", "run", manifest.learner, "--benchmark", str(data["source"])]
-    command += ["--seeds", str(manifest.seed + 1), "--scenario", manifest.scenario]
-    command += _data_options(data)
-    command += _network_options(manifest.network)
-    command += [word for name in _TRAINING for word in _option(name, manifest.settings.get(name))]
-    learner_settings = [name for name in manifest.settings if name not in (*_TRAINING, *_WITHOUT_OPTION)]
-    command += [word for name in learner_settings for word in ("--set", f"{name}={manifest.settings[name]}")]
-    command += [word for name in ("device", "threads") for word in _option(name, manifest.hardware.get(name))]
-    return shlex.join(command)
-
-
-def _data_options(data: Mapping[str, Any]) -> list[str]:
-    """Return the options of the data. ``--orders N`` makes N class orders; the recorded one is the last."""
-    visits = [task + 1 for task in data.get("curriculum", [])]
-    plain = visits == list(range(1, len(visits) + 1))
-    options = {
-        "tasks": data.get("tasks"),
-        "orders": data.get("order_seed"),
-        "curriculum": None if plain else visits,
-        "per_class": data.get("per_class"),
-        "validation": data.get("validation") or None,
-    }
-    return [word for name, value in options.items() for word in _option(name, value)]
-
-
-def _network_options(network: Mapping[str, Any]) -> list[str]:
-    """Return the options of the network; ``module.function`` is a user's function in ``module.py``."""
-    name = str(network.get("name", ""))
-    module, dot, function = name.rpartition(".")
-    return _option("network", f"{module}.py:{function}" if dot else name) + _option("width", network.get("width"))
-
-
-def _option(name: str, value: object) -> list[str]:
-    if value is None or value in ("", [], ()):
-        return []
-    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return [f"--{name.replace('_', '-')}", text]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.audits.accuracy_differences import AT_BOUNDARIES, WITHIN_TASKS, evaluation_notes
-
 Plain = dict[str, Any]
 _OLD_SCORE = {
     "mean": None,
@@ -28,12 +26,9 @@ def upgraded_audit(value: Mapping[str, Any]) -> Plain:
     """
     schema = value.get("schema", 0)
     if schema >= 4:
-        current = {**value, "learners": [_with_evaluation_times(learner) for learner in value["learners"]]}
-        return current if schema > 4 else _without_calibrated(current)
+        return dict(value) if schema > 4 else _without_calibrated(value)
     audit = renamed(value, {"stability": "shapc", "latent": "clamp"})
-    audit["learners"] = [
-        _with_evaluation_times(renamed(learner, {"stability": "cl_stability"})) for learner in value["learners"]
-    ]
+    audit["learners"] = [renamed(learner, {"stability": "cl_stability"}) for learner in value["learners"]]
     audit["shapc"] = [renamed(result, {"samples": "examples"}) for result in audit.get("shapc", ())]
     audit["trust"] = [upgraded_findings(findings) for findings in value.get("trust", ())]
     audit["clamp"] = [renamed(fit, {"words": "notes"}) for fit in audit.get("clamp", ())]
@@ -67,13 +62,6 @@ def _upgraded_shapc(result: Mapping[str, Any]) -> Plain:
         "matrices": {**nothing, "calibrated": missing, "floor": missing},
         "retraining": None if retraining is None else {**retraining, "calibrated": _OLD_SCORE},
     }
-
-
-def _with_evaluation_times(learner: Mapping[str, Any]) -> Plain:
-    """Add when accuracies were evaluated; only learners that were evaluated within tasks have windowed forgetting."""
-    evaluated = WITHIN_TASKS if "windowed_forgetting" in learner["measures"] else AT_BOUNDARIES
-    notes = evaluation_notes(evaluated, learner.get("is_reference", False))
-    return {"evaluated": evaluated, "notes": notes, **learner}
 
 
 def upgraded_findings(findings: Mapping[str, Any]) -> Plain:

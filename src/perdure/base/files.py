@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,6 +38,8 @@ LARGEST_TEXT = 64 * 2**20
 """Bytes of a CSV or JSON file."""
 MOST_CELLS = 5_000_000
 """Cells of a CSV file, and of a table (steps x tasks) that the row and column numbers in a file ask for."""
+ABANDONED_SECONDS = 3600.0
+"""Age from which a temporary file of another machine has no process any more."""
 MOST_STEPS = 100_000
 """The largest number of a task or a step in a file."""
 MOST_VALUES = 2_000_000
@@ -65,7 +68,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     start = f".{path.name}-{platform.node()}-"
     for abandoned in path.parent.glob(f"{glob.escape(start)}*.tmp"):
         process = abandoned.name.removeprefix(start).partition("-")[0]
-        if process.isdigit() and not _is_running(int(process)):
+        if process.isdigit() and not is_running(int(process)):
             abandoned.unlink(missing_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{start}{os.getpid()}-", suffix=".tmp")
     partial = Path(name)
@@ -82,7 +85,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
     """Return whether a process of this machine exists; True if the system does not tell."""
     if os.name == "nt":
         return True
@@ -188,10 +191,26 @@ def _digest_of_list(listed: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
 
 
-def remove_temp_files(folder: Path) -> None:
-    """Remove the temporary files that a killed process left in or below a folder. No other process may write to it."""
+def remove_temp_files(folder: Path, *, shared: bool = False) -> None:
+    """Remove the temporary files that killed processes left in or below a folder.
+
+    No other process may write to the folder, unless it is ``shared``: then files of living processes of this machine, and
+    files of other machines that are younger than an hour, are kept.
+    """
     for partial in folder.rglob(".*.tmp"):
-        partial.unlink(missing_ok=True)
+        if not (shared and _may_be_in_use(partial)):
+            partial.unlink(missing_ok=True)
+
+
+def _may_be_in_use(partial: Path) -> bool:
+    before, _, end = partial.name.partition(f"-{platform.node()}-")
+    process = end.partition("-")[0]
+    if before and process.isdigit():
+        return is_running(int(process))
+    try:
+        return time.time() - partial.stat().st_mtime < ABANDONED_SECONDS
+    except FileNotFoundError:
+        return False
 
 
 def write_json(path: Path, value: Any, *, digest: bool = False) -> None:

@@ -1,11 +1,15 @@
-"""Registries: named learners, explainers, metrics, benchmarks and networks, from this project and from other packages."""
+"""Registries: named learners, explainers, metrics, benchmarks and networks, from this project and from installed packages.
+
+Also the versions of the installed packages that affect results.
+"""
 
 from __future__ import annotations
 
+import platform
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
@@ -92,3 +96,14 @@ def _same_origin(first: object, second: object) -> bool:
     functions = [getattr(entry, "function", entry) for entry in (first, second)]
     origins = [(getattr(item, "__module__", None), getattr(item, "__qualname__", None)) for item in functions]
     return origins[0] == origins[1] and None not in origins[0]
+
+
+def software_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that affect results, without importing them."""
+    versions = {"python": platform.python_version()}
+    for name in ("perdure", "torch", "numpy"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions

@@ -31,6 +31,7 @@ from perdure.cli.report import report
 from perdure.cli.reproduce import reproduce
 from perdure.cli.run import run
 from perdure.cli.score import score
+from perdure.cli.status import status
 from perdure.cli.trust.bias import bias
 from perdure.cli.trust.retraining import retraining
 
@@ -48,6 +49,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     export: "perdure export runs/ --to latex --out tables/",
     check: "perdure check runs/split-digits/ewc/seed-1 --policy policy.toml --baseline runs/split-digits/ewc/seed-0",
     reproduce: "perdure reproduce shapc --only memory-small-conv",
+    status: "perdure status runs/ --watch",
 }
 TRUST_COMMANDS: dict[Callable[..., None], str] = {
     bias: "perdure trust bias runs/split-digits/ewc/seed-0 --examples 20",
@@ -92,10 +94,26 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
+def _print_versions(requested: bool) -> None:
+    if requested:
+        from perdure.base.registry import software_versions
+
+        for name, version in {**software_versions(), "perdure": __version__}.items():
+            typer.echo(f"{name} {version}")
+        raise typer.Exit
+
+
 @app.callback(epilog="Example: perdure demo, then open demo/report.html")
 def _root(
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
+    versions: bool = typer.Option(
+        False,
+        "--versions",
+        callback=_print_versions,
+        is_eager=True,
+        help="Print the versions of Python and of the packages that affect results, and exit.",
     ),
 ) -> None:
     """Is our continual learner reliable? Train, record, audit and report."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
+from perdure.cli.engines import Address, EngineName, EngineOptions, ShardText, Threads, UnitBars, Workers, print_missing
 from perdure.cli.options import (
     AllowCode,
     AsJson,
@@ -17,7 +18,9 @@ from perdure.cli.options import (
     CountTeachers,
     Data,
     DataDir,
+    Details,
     Device,
+    Expect,
     Group,
     Layout,
     Losses,
@@ -29,7 +32,10 @@ from perdure.cli.options import (
     ResultPaths,
     Store,
     TrainedTasks,
+    VerdictPolicy,
     Weights,
+    check_expect_option,
+    check_expected_audit,
     output_file_option,
     parse_method_options,
     parse_target,
@@ -38,8 +44,13 @@ from perdure.cli.options import (
 )
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.names import echo
+from perdure.cli.plans import Plan, print_audit_plan
 from perdure.cli.score import CeEpsilon, Variants
 
+if TYPE_CHECKING:
+    from perdure.audits import Audit, ShapcSettings
+
+DETAILS_HINT = "perdure audit --details prints every number; perdure report writes a page."
 _PANEL = "Does it still decide for the same reasons? (SHAPC)"
 
 
@@ -54,7 +65,10 @@ def audit(
         bool, typer.Option("--clamp", help="Also fit CLAMP to the accuracy curves: algorithm or tasks? Takes seconds.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Where audit.json is written; default: the first path.")] = None,
+    expect: Expect = None,
     as_json: AsJson = False,
+    details: Details = False,
+    policy: VerdictPolicy = None,
     shapc: Annotated[
         bool, typer.Option("--shapc", help="Explain the checkpoints and compare the reasons.", rich_help_panel=_PANEL)
     ] = False,
@@ -140,6 +154,12 @@ def audit(
     data_dir: DataDir = None,
     device: Device = "cpu",
     batch_size: BatchSize = None,
+    plan: Plan = False,
+    engine: EngineName = "local",
+    workers: Workers = None,
+    shard: ShardText = None,
+    address: Address = None,
+    threads: Threads = 1,
     percent: Percent = False,
     losses: Losses = False,
     metric: MetricName = None,
@@ -148,18 +168,24 @@ def audit(
 ) -> None:
     """Audit records: what the learners learn, keep and cost, and with --shapc whether their reasons change.
 
-    Writes audit.json and prints a table. Runs of one learner on one benchmark are averaged. The exit code is 1 if a record is
-    unfinished. With --shapc, --network and --data, PATH can be your own folder of checkpoints.
+    Writes audit.json and prints the answer in a sentence and a ranked table; --details prints every number. Runs of one learner
+    on one benchmark are averaged. The exit code is 1 if a record is
+    unfinished; with --expect, if the audit differs from the expected one. With --shapc, --network and --data, PATH can be
+    your own folder of checkpoints.
     """
     from perdure.audits import FILE, ImportOptions, ShapcSettings
-    from perdure.audits import audit as audit_records
-    from perdure.cli.output.audit_tables import print_audit, print_shapc
-    from perdure.cli.output.progress import AuditProgress
+    from perdure.cli.output.audit_tables import print_summary
+    from perdure.engine.execution import fixed_threads
+    from perdure.policies import read_policy
 
+    where = EngineOptions.checked(engine, workers, shard, address, threads)
     if (network is not None or data is not None) and not shapc:
         raise InputError("--network and --data need --shapc")
     if not shapc:
         _refuse_shapc_options(method, option, examples, precision, keep_maps, retrain_reference, allow_code)
+    if expect is not None:
+        check_expect_option(expect)
+    rules = None if policy is None else read_policy(policy)
     is_folder = len(paths) == 1 and paths[0].is_dir() and not any(paths[0].rglob("record.json"))
     networks, sets, settings = None, None, None
     if shapc:
@@ -189,41 +215,127 @@ def audit(
         "device": device,
     }
     if settings is not None and is_folder:
-        _audit_checkpoints(paths[0], settings, explained, as_json)
+        with fixed_threads(threads):
+            _audit_checkpoints(paths[0], settings, explained, as_json)
         return
-    errors = Console(stderr=True)
-    with AuditProgress(errors) if errors.is_terminal else nullcontext() as bars:
-        result = audit_records(
-            paths,
-            weights=parse_weights(weights) if weights else None,
-            renormalise=renormalise,
-            count_teachers=count_teachers,
-            ce_epsilon=ce_epsilon,
-            clamp=clamp,
-            shapc=settings or False,
-            retrain_reference=retrain_reference,
-            importing=ImportOptions(percent, losses, metric, group, curriculum),
-            progress=None if bars is None else bars.start,
-            **explained,
-        )
+    if plan:
+        _plan(paths, settings, explained, where, as_json)
+        return
     folder = paths[0].parent if paths[0].is_file() else paths[0]
+    auditing: dict[str, Any] = {
+        "weights": parse_weights(weights) if weights else None,
+        "renormalise": renormalise,
+        "count_teachers": count_teachers,
+        "ce_epsilon": ce_epsilon,
+        "clamp": clamp,
+        "importing": ImportOptions(percent, losses, metric, group, curriculum),
+    }
+    explained |= {"shapc": settings, "retrain_reference": retrain_reference}
+    result, missing = _audited(paths, auditing, explained, where, folder)
+    if settings is not None:
+        result = _with_options(result, network=network, data=data, layout=layout, allow_code=allow_code)
     result.save(folder / FILE if out is None else output_file_option(out, FILE))
     if as_json:
-        print_json(result.to_json())
+        print_json(result.to_json(rules))
     else:
-        print_audit(result, Console(), variants)
-        if shapc:
-            print_shapc(result, Console())
-        if result.clamp:
-            from perdure.cli.output.fit_tables import print_latent_properties
-
-            for properties in result.clamp:
-                print_latent_properties(properties, Console())
-    _report_unfinished(paths)
+        with_details = details or variants
+        print_summary(result, Console(), rules, "" if with_details else DETAILS_HINT)
+        if with_details:
+            _print_details(result, variants)
+    _finish(result, paths, expect)
+    if missing:
+        raise typer.Exit(1)
 
 
-def _report_unfinished(paths: list[Path]) -> None:
-    """Name the records that are unfinished, and exit with 1 if there are any."""
+def _plan(
+    paths: list[Path], settings: ShapcSettings | None, explained: dict[str, Any], where: EngineOptions, as_json: bool
+) -> None:
+    """Print what the explanations of all sequences of tasks among some records are expected to cost."""
+    from perdure.record import Record, find_records
+
+    if settings is None:
+        raise InputError("--plan needs --shapc; everything else takes seconds")
+    records = [path for path in find_records(paths) if not Record.open(path).measurements.is_reference]
+    print_audit_plan(
+        records,
+        settings,
+        where.local_workers,
+        where.threads,
+        sources={name: explained[name] for name in ("network", "data", "data_dir", "device")},
+        examples=explained["examples"],
+        precision=explained["precision"],
+        keep_maps=explained["keep_maps"],
+        as_json=as_json,
+    )
+
+
+def _audited(
+    paths: list[Path], auditing: dict[str, Any], explained: dict[str, Any], where: EngineOptions, folder: Path
+) -> tuple[Audit, bool]:
+    """Return the audit, and whether explanations are missing."""
+    from perdure.audits import audit as audit_records
+
+    if explained["shapc"] is None:
+        return audit_records(paths, **auditing), False
+    return _audit_on_engine(paths, auditing | explained, where, folder)
+
+
+def _audit_on_engine(
+    paths: list[Path], arguments: dict[str, Any], where: EngineOptions, folder: Path
+) -> tuple[Audit, bool]:
+    """Return the audit with SHAPC of all runs whose examples could be explained, and whether some are missing.
+
+    One shard of several explains its part and ends the command.
+    """
+    from perdure.audits import audit as audit_records
+    from perdure.engine.execution import fixed_threads
+    from perdure.engine.study import IncompleteStudyError
+
+    with (
+        UnitBars(Console(stderr=True), "explanations") as bars,
+        where.open(folder, arguments["device"], bars) as engine,
+        fixed_threads(where.threads),
+    ):
+        try:
+            result = audit_records(paths, engine=engine, allow_missing=where.shard is None, **arguments)
+        except IncompleteStudyError as error:
+            print_missing(error.result, folder, where.shard)
+            echo("Run the command without --shard to collect the results.", err=True)
+            raise typer.Exit(1 if error.result.failed else 0) from None
+    print_missing(bars.result, folder)
+    return result, bool(bars.result.failed)
+
+
+def _print_details(result: Audit, variants: bool) -> None:
+    """Print every number: metrics, SHAPC and CLAMP."""
+    from perdure.cli.output.audit_tables import print_audit, print_shapc
+    from perdure.cli.output.fit_tables import print_latent_properties
+
+    print_audit(result, Console(), variants)
+    if result.shapc:
+        print_shapc(result, Console())
+    for properties in result.clamp:
+        print_latent_properties(properties, Console())
+
+
+def _with_options(result: Audit, **options: Any) -> Audit:
+    """Return an audit whose origin has options as the command line names them."""
+    if result.origin is None:
+        return result
+    return replace(result, origin=replace(result.origin, options={**result.origin.options, **options}))
+
+
+def _finish(result: Audit, paths: list[Path], expect: str | None) -> None:
+    """Compare the audit with the expected one; without one, exit with 1 if a record is unfinished."""
+    unfinished = _report_unfinished(paths)
+    if expect is not None:
+        check_expected_audit(result, expect)
+    elif unfinished:
+        raise typer.Exit(1)
+
+
+def _report_unfinished(paths: list[Path]) -> bool:
+    """Name the records that are unfinished; return whether there are any."""
     from perdure.record import Record, find_records
     from perdure.record.reader import split_record_paths
 
@@ -231,8 +343,7 @@ def _report_unfinished(paths: list[Path]) -> None:
     unfinished = [path for path in find_records(records) if not Record.open(path).complete] if records else []
     for path in unfinished:
         echo(f"{path}: unfinished. Run the command or training loop that writes it again to resume", err=True)
-    if unfinished:
-        raise typer.Exit(1)
+    return bool(unfinished)
 
 
 def _method_options(method: str, option: list[str] | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
+from perdure.cli.engines import Address, EngineName, EngineOptions, ShardText, Threads, Workers
 from perdure.cli.options import (
     EXECUTES,
     AllowCode,
@@ -76,6 +77,11 @@ def compare(
     batch_size: BatchSize = None,
     device: Device = "cpu",
     as_json: AsJson = False,
+    engine: EngineName = "local",
+    workers: Workers = None,
+    shard: ShardText = None,
+    address: Address = None,
+    threads: Threads = 1,
 ) -> None:
     """Compare two versions of a model on one test set: accuracy, flips, confidences and reasons.
 
@@ -89,6 +95,7 @@ def compare(
     from perdure.comparisons import compare as compare_versions
     from perdure.comparisons.results import FILE
 
+    places = EngineOptions.checked(engine, workers, shard, address, threads)
     check_device_option(device)
     if reference and retrain:
         raise InputError("--reference and --retrain: pass one of them")
@@ -108,7 +115,7 @@ def compare(
         allow_code_of(old, new, *(reference or []))
     made = None if network is None else user_network(network, layout)
     sets = None if data is None else user_data(data)
-    with PartProgress(Console(stderr=True)) as bars:
+    with PartProgress(Console(stderr=True)) as bars, places.open_reporting(out, device) as opened:
         comparison = compare_versions(
             model_source(old, "OLD"),
             model_source(new, "NEW"),
@@ -121,6 +128,7 @@ def compare(
             device=device,
             cache=out / CACHE,
             progress=bars.show,
+            engine=opened,
         )
     comparison.save(out / FILE)
     page = comparison.report(out / PAGE)

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-if TYPE_CHECKING:
-    from perdure.learners.protocols import Protocol
-    from perdure.tasks import Benchmark
+from perdure.cli.engines import EngineOptions, UnitBars, Workers
 
+if TYPE_CHECKING:
+    from perdure.audits import Audit
+    from perdure.engine import Engine, Outcome
+    from perdure.learners.protocols import Protocol
+
+BENCHMARK = "split-digits"
 LEARNERS = ("naive", "ewc", "rehearsal", "cumulative")
 SHAPC_EXAMPLES = 8
 """Few examples, so that the demo takes about a minute; the report says whether the samples are sufficient."""
@@ -27,70 +31,91 @@ COMPARED = "rehearsal"
 def demo(
     out: Annotated[Path, typer.Option(help="Where records, audit and report are written.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(help="Runs per learner.", min=1)] = 3,
+    workers: Workers = None,
 ) -> None:
     """Train four learners on Split Digits, run every audit and write a report.
 
     naive keeps training and forgets; ewc protects important parameters; rehearsal stores a few examples; cumulative trains from
     scratch on all data so far and shows what is possible.
     """
-    import torch
+    import torch  # noqa: F401  (its number of threads is set only if it is loaded)
 
-    from perdure import learners, tasks
-    from perdure.audits import FILE, audit
-    from perdure.cli.output.audit_tables import print_audit
+    from perdure.audits import FILE
+    from perdure.cli.output.audit_tables import print_summary
     from perdure.cli.output.names import line_writer
-    from perdure.cli.output.progress import AuditProgress
-    from perdure.cli.output.run_progress import RunProgress
+    from perdure.engine import fixed_threads
     from perdure.figures import accuracy_lines, save
 
-    torch.set_num_threads(1)  # the network is so small that a second thread is slower
     console = Console()
-    benchmark = tasks.load("split-digits")
-    protocol = learners.protocol_for(benchmark)
-    for name in LEARNERS:
-        for seed in range(seeds):
-            run = learners.Run(
-                benchmark, learners.get(name), network=protocol.network, training=protocol.training, seed=seed
-            )
-            with RunProgress(f"{name} seed {seed}", console) as progress:
-                learners.execute(run, out / benchmark.name / name / f"seed-{seed}", progress)
-    _examine_explanations(out, benchmark, protocol)
-    with AuditProgress(Console(stderr=True)) as bars:
-        result = audit(out, clamp=True, shapc=True, examples=SHAPC_EXAMPLES, keep_maps=True, progress=bars.start)
+    where = EngineOptions.checked("local", workers, None, None)
+    # The network is so small that a second thread is slower.
+    with UnitBars(Console(stderr=True)) as bars, fixed_threads(1), where.open_reporting(out, bars=bars) as engine:
+        result = _train_and_audit(out, seeds, engine, console)
     result.save(out / FILE)
-    print_audit(result, console)
+    print_summary(result, console)
     save(accuracy_lines(result), out / "accuracy.png")
     page = result.report(out / "report.html")
     line_writer(console, soft_wrap=True)(f"Report: {page}")
 
 
-def _examine_explanations(out: Path, benchmark: Benchmark, protocol: Protocol) -> None:
+def _train_and_audit(out: Path, seeds: int, engine: Engine, console: Console) -> Audit:
+    """Train all learners, measure bias and retraining, and return the audit; finished parts are reused."""
+    from perdure import learners, tasks
+    from perdure.audits import audit
+
+    benchmark = tasks.load(BENCHMARK)
+    protocol = learners.protocol_for(benchmark)
+    _train(out, seeds, protocol, engine, console)
+    _examine_explanations(out, protocol, engine)
+    return audit(out, clamp=True, shapc=True, examples=SHAPC_EXAMPLES, keep_maps=True, engine=engine)
+
+
+def _train(out: Path, seeds: int, protocol: Protocol, engine: Engine, console: Console) -> None:
+    """Train all learners, and print the accuracies of each finished run."""
+    from perdure.cli.output.names import line_writer
+    from perdure.engine import run_units
+    from perdure.engine.study import raise_incomplete
+    from perdure.learners.units import RunRequest, TrainingOptions, training_unit
+    from perdure.record import Record
+
+    units = []
+    for name in LEARNERS:
+        for seed in range(seeds):
+            request = RunRequest(BENCHMARK, {}, name, protocol.network, None, protocol.training, {}, seed)
+            units.append(training_unit(request, _record(out, name, seed), TrainingOptions(), study=out))
+    write = line_writer(console, soft_wrap=True)
+
+    def show(outcome: Outcome) -> None:
+        if outcome.state == "done":
+            accuracies = Record.open(outcome.unit.arguments["path"]).table[-1]
+            write(f"{outcome.unit.label}  accuracy {' '.join(f'{value:.2f}' for value in accuracies)}")
+
+    raise_incomplete(run_units(engine, units, show))
+
+
+def _record(out: Path, learner: str, seed: int = 0) -> Path:
+    return out / BENCHMARK / learner / f"seed-{seed}"
+
+
+def _examine_explanations(out: Path, protocol: Protocol, engine: Engine) -> None:
     """Measure attribution bias and retraining, and store the results in the records of the first seed."""
     from perdure import tasks
     from perdure.audits import BiasSettings, MapSettings, across_checkpoints, record_bias, retrain, save_findings
-    from perdure.cli.output.progress import PartProgress
 
     settings = MapSettings(samples=50, background=30)
-    with PartProgress(Console(stderr=True)) as bars:
-        for name in LEARNERS:
-            record_bias(
-                out / benchmark.name / name / "seed-0",
-                settings=BiasSettings(permutations=PERMUTATIONS),
-                progress=bars.show,
-                **BIAS,
-            )
-        record = out / benchmark.name / COMPARED / "seed-0"
-        retrained = retrain(
-            tasks.load(benchmark.name, per_class=PER_CLASS),
-            network=protocol.network,
-            training=protocol.training,
-            settings=settings,
-            workers=1,
-            out=out / "retraining",
-            progress=bars.show,
-            **RETRAINING,
-        )
-        checkpoints = across_checkpoints(
-            record, methods=RETRAINING["methods"], settings=settings, examples=8, progress=bars.show
-        )
+    for name in LEARNERS:
+        record_bias(_record(out, name), settings=BiasSettings(permutations=PERMUTATIONS), engine=engine, **BIAS)
+    retrained = retrain(
+        tasks.load(BENCHMARK, per_class=PER_CLASS),
+        network=protocol.network,
+        training=protocol.training,
+        settings=settings,
+        out=out / "retraining",
+        engine=engine,
+        **RETRAINING,
+    )
+    record = _record(out, COMPARED)
+    checkpoints = across_checkpoints(
+        record, methods=RETRAINING["methods"], settings=settings, examples=8, engine=engine
+    )
     save_findings(record, retrained.summary(), checkpoints.summary())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
+from perdure.cli.engines import PANEL, WORKERS_VARIABLE, Address, EngineName, EngineOptions, ShardText, Threads
 from perdure.cli.options import AsJson, Group, MetricName, parse_integers
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.progress import spinner
@@ -82,6 +83,24 @@ def fit(
         Path | None,
         typer.Option(help="Save figures: OUT.png gives OUT-curves.png, OUT-transfer.png, OUT-properties.png."),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder where bootstrap replicates are stored and reused; --shard needs it."),
+    ] = None,
+    engine: EngineName = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Parts of the bootstrap that run at the same time; default: 1. Results do not depend on it.",
+            min=1,
+            show_default=False,
+            envvar=WORKERS_VARIABLE,
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    shard: ShardText = None,
+    address: Address = None,
+    threads: Threads = 1,
 ) -> None:
     """Algorithm or tasks: what explains the curves? Fit CLAMP (Rivera et al. 2022) to performance curves.
 
@@ -92,7 +111,10 @@ def fit(
     from perdure.audits.clamp_input import common_scenario
     from perdure.cli.output.fit_tables import print_fit, print_fit_extras, print_ranks
     from perdure.cli.output.names import shown_name
+    from perdure.engine import fixed_threads
 
+    places = EngineOptions.checked(engine, workers, shard, address, threads)
+    _check_places(places, bootstrap, out)
     order = parse_integers(curriculum, "--curriculum")
     rows = None if order is None else [task - 1 for task in order]
     sources = [_read(path, rows, every_point, metric, group) for path in curves]
@@ -106,12 +128,12 @@ def fit(
         all(_are_exact(path) for path in curves),
     )
     console, errors = Console(), Console(stderr=True)
-    with spinner(f"fitting from {starts} starting points", errors):
+    with spinner(f"fitting from {starts} starting points", errors), fixed_threads(threads):
         inputs = [_input(group, scale, given, references) for group in groups]
         fits = [surrogate.fit(**data.arguments(), **settings) for data in inputs]
     if bootstrap:
-        with spinner(f"fitting {bootstrap} bootstrap replicates", errors):
-            fits = [surrogate.bootstrap(result, bootstrap, seed) for result in fits]
+        with spinner(f"fitting {bootstrap} bootstrap replicates", errors), fixed_threads(threads):
+            fits = _bootstrapped(fits, bootstrap, seed, places, out)
     if compare:
         named = {
             f"{number} {path.stem}": fitted for number, (path, fitted) in enumerate(zip(curves, fits, strict=True), 1)
@@ -140,6 +162,39 @@ def fit(
     else:
         print_fit(result, console, details=details, notes=inputs[0].notes)
         print_fit_extras(extras, console)
+
+
+def _check_places(places: EngineOptions, replicates: int, out: Path | None) -> None:
+    """Refuse options that would have no effect: only the bootstrap is distributed."""
+    if not replicates and (places.is_explicit or out is not None):
+        raise InputError(
+            "--engine, --workers, --shard and --out distribute and store the bootstrap; pass --bootstrap too"
+        )
+    if places.shard is not None and out is None:
+        raise InputError(f"--shard {places.shard} needs --out, the folder where all shards store their replicates")
+
+
+def _bootstrapped(
+    fits: Sequence[Fit], replicates: int, seed: int, places: EngineOptions, out: Path | None
+) -> list[Fit]:
+    """Return the fits with intervals from a bootstrap. Its parts are short, so by default they run in this process."""
+    from perdure import surrogate
+    from perdure.audits.bootstrap_parts import EngineParts
+    from perdure.engine.completion import joined_errors
+    from perdure.engine.study import IncompleteStudyError
+
+    done, missing = [], []
+    few = places if places.engine == "ray" else replace(places, workers=places.workers or 1)
+    with few.open_reporting(out) as engine:
+        parts = EngineParts(engine, out)
+        for fitted in fits:
+            try:
+                done.append(surrogate.bootstrap(fitted, replicates, seed, parts))
+            except IncompleteStudyError as error:  # the parts of the other fits are computed before the command ends
+                missing.append(error)
+        if missing:
+            raise joined_errors(missing)
+    return done
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from perdure.base.errors import InputError, error_suggestion
+from perdure.cli.output.names import echo
+
+if TYPE_CHECKING:
+    from perdure.audits import Audit
+    from perdure.explain import Series
 
 RecordPaths = Annotated[
     list[Path], typer.Argument(metavar="PATH...", help="Records, or folders that contain records.", show_default=False)
@@ -63,7 +69,8 @@ Weights = Annotated[
     list[str] | None,
     typer.Option(
         "--weights",
-        help="W1, W2, W2-printed, W3, or criteria with weights that sum to 1: A=.5,REM=.5. Repeatable.",
+        help="W1, W2, W2-printed, W3, or criteria with weights that sum to 1: A=.5,REM=.5, or mine:A=.5,REM=.5 with a "
+        "name. Repeatable.",
     ),
 ]
 Renormalise = Annotated[
@@ -80,6 +87,18 @@ LearningRate = Annotated[float | None, typer.Option(help="Learning rate.")]
 Optimizer = Annotated[str | None, typer.Option(help="sgd, adam or adagrad.")]
 Momentum = Annotated[float | None, typer.Option(help="Momentum of sgd.")]
 Width = Annotated[int | None, typer.Option(help="Width of a built-in network.", min=1)]
+KeepCheckpoints = Annotated[
+    str,
+    typer.Option(
+        "--keep-checkpoints",
+        help="Checkpoints to keep: all, last, or every-K (one after every K steps, and the last).",
+        metavar="all|last|every-K",
+    ),
+]
+Amp = Annotated[
+    Literal["off", "bfloat16", "float16"] | None,
+    typer.Option("--amp", help="Automatic mixed precision of training: off, bfloat16 or float16.", show_default="off"),
+]
 EXECUTES = "The file is executed: use only code that you trust."
 """Ends the help of every option that takes file.py:function."""
 OWN_MODEL = "Your own network and data"
@@ -151,24 +170,26 @@ LARGEST_FLOAT = 1e30
 
 
 def parse_weights(texts: list[str]) -> dict[str, str | Mapping[str, float]]:
-    """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a separate vector."""
+    """Return named weight vectors: ``W1``, or ``A=.5,REM=.5`` as a separate vector; ``mine:`` in front names it."""
     from perdure.metrics import score_weights
 
     weights: dict[str, str | Mapping[str, float]] = {}
     for text in texts:
-        if "=" not in text:
-            score_weights(text)
-            weights[text] = text
+        label, colon, value = text.rpartition(":")
+        name_of_vector = label if colon else text
+        if "=" not in value:
+            score_weights(value)
+            weights[name_of_vector] = value
             continue
         vector = {}
-        for part in text.split(","):
+        for part in value.split(","):
             name, _, weight = part.partition("=")
             try:
                 vector[name.strip()] = float(weight)
             except ValueError:
                 raise InputError(f"--weights {text}: expected name=number, got {part!r}") from None
         score_weights(vector)
-        weights[text] = vector
+        weights[name_of_vector] = vector
     return weights
 
 
@@ -239,6 +260,41 @@ def result_folder(path: Path) -> Path:
     return path.parent if path.is_file() else path
 
 
+Expect = Annotated[
+    str | None,
+    typer.Option(
+        "--expect",
+        help="Compare the result with an audit.json, or with the fingerprint of an audit; exit code 1 if they differ.",
+        metavar="AUDIT",
+        show_default=False,
+    ),
+]
+
+
+def check_expect_option(expected: str) -> None:
+    """Refuse a wrong --expect before any work."""
+    from perdure.audits.fingerprint import check_expected_form
+
+    try:
+        check_expected_form(expected)
+    except InputError as error:
+        raise InputError(f"--expect {error}") from None
+
+
+def check_expected_audit(audit: Audit, expected: str) -> None:
+    """Print whether an audit equals the expected one; if not, print what differs and exit with 1."""
+    from perdure.audits.fingerprint import describe_differences
+
+    differences = describe_differences(audit, expected)
+    if not differences:
+        echo(f"The audit is identical to the expected one (fingerprint {audit.fingerprint}).", err=True)
+        return
+    echo("The audit differs from the expected one:", err=True)
+    for line in differences:
+        echo(f"  {line}", err=True)
+    raise typer.Exit(1)
+
+
 def given_options(**values: Any) -> dict[str, Any]:
     """Return the options that were given (not None)."""
     return {name: value for name, value in values.items() if value is not None}
@@ -256,23 +312,30 @@ def user_network(text: str, layout: str | None = None) -> Any:
 
 def _with_layout(source: Any, layout: str) -> Any:
     """Return a source of networks whose inputs have a stated layout."""
-    from perdure.explain import Series, adapt
+    from perdure.explain import Series
 
     if layout not in ("nct", "ntc"):
         raise InputError(f"--layout {layout}: expected nct for (n, channels, time) or ntc for (n, time, channels)")
     series = Series(layout)  # type: ignore[arg-type]
-
-    def described(model: Any) -> Any:
-        inputs = getattr(model, "inputs", None)
-        if inputs is not None:
-            raise InputError(f"--layout {layout}: the network already describes its inputs: {inputs}; remove --layout")
-        return adapt(model, series)
-
     if isinstance(source, list | tuple):
-        return [described(model) for model in source]
+        return [_described(model, series) for model in source]
     if not callable(source) or hasattr(source, "parameters"):
-        return described(source)
-    return lambda *arguments, **keywords: described(source(*arguments, **keywords))
+        return _described(source, series)
+    return partial(_make_described, source, series)  # unlike a nested function, it can be sent to another process
+
+
+def _make_described(source: Callable[..., Any], series: Series, *arguments: Any, **keywords: Any) -> Any:
+    return _described(source(*arguments, **keywords), series)
+
+
+def _described(model: Any, series: Series) -> Any:
+    from perdure.explain import adapt
+
+    inputs = getattr(model, "inputs", None)
+    if inputs is not None:
+        layout = series.layout
+        raise InputError(f"--layout {layout}: the network already describes its inputs: {inputs}; remove --layout")
+    return adapt(model, series)
 
 
 def user_data(text: str) -> Any:
@@ -358,3 +421,16 @@ def allow_code_of(*texts: str) -> None:
     paths = [Path(text) for text in texts if Path(text).is_dir()]
     if paths:
         allow_code(find_records(paths))
+
+
+Details = Annotated[
+    bool,
+    typer.Option("--details", help="Print every number of every learner, not only the answer and the ranked table."),
+]
+VerdictPolicy = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy",
+        help="A policy file whose thresholds and ranking replace the defaults of the verdicts (docs/report.md).",
+    ),
+]

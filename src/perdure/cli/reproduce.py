@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from perdure.cli.engines import Address, EngineName, EngineOptions, ShardText, Threads, UnitBars, Workers, print_missing
 from perdure.cli.output.names import echo, line_writer
+
+if TYPE_CHECKING:
+    from perdure.engine import Engine
 
 
 def reproduce(
@@ -36,7 +42,11 @@ def reproduce(
             "(the page keeps its other parts)."
         ),
     ] = None,
-    threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
+    engine: EngineName = "local",
+    workers: Workers = None,
+    shard: ShardText = None,
+    address: Address = None,
+    threads: Threads = 1,
 ) -> None:
     """Recompute published tables and write them next to the published numbers.
 
@@ -44,123 +54,186 @@ def reproduce(
     paper's Table 1, and shapc computes their SHAPC; clamp fits the curves published by the CLAMP paper's authors and trains
     its experiment on Split MNIST again; retraining computes MeGe and ReCo; change-detection measures false alarms and power of
     the test of perdure compare and of other methods; bias-... runs the experiments of the attribution-bias paper.
-    Run the same command again to resume: finished runs, trials and examples are reused.
+    Run the same command again to resume: finished runs, trials and examples are reused. With --shard, each process does its
+    part of the work; afterwards the command without --shard writes the page. Results do not depend on where the work runs.
     """
-    import torch
-
     from perdure.base.errors import InputError, error_suggestion
-    from perdure.cli.output.run_progress import RunProgress
-    from perdure.reproduce import TARGETS, run_learner_study
+    from perdure.reproduce import TARGETS
 
-    if target == "retraining":
-        _retraining(data_dir, out, page or Path("docs/results/retraining.md"), only, threads)
-        return
-    if target == "clamp":
-        _clamp(data_dir, out, page or Path("docs/results/clamp.md"), only, threads)
-        return
-    if target == "change-detection":
-        _change_detection(data_dir, out, page or Path("docs/results/change-detection.md"), only, threads)
-        return
-    if target.startswith("bias"):
-        _bias(target, data_dir, out / "bias", page or Path("docs/results/trust.md"), threads)
-        return
-    if target not in TARGETS:
-        known = [*TARGETS, "clamp", "retraining", "change-detection", "bias-all"]
-        raise InputError(f"target: unknown name {target!r}, {error_suggestion(target, known)}")
-    chosen = TARGETS[target]
-    if only is not None and only not in chosen.studies:
-        raise InputError(f"--only: unknown study {only!r}, {error_suggestion(only, list(chosen.studies))}")
-    torch.set_num_threads(threads)
-    console = Console(stderr=True)
-    sections = []
-    for name, study in chosen.studies.items():
-        if only in (None, name):
-            line_writer(console)(f"{target}: {study.title}")
-            audit = run_learner_study(
-                study, data_dir, out, lambda label: RunProgress(label, console, prints_tasks=False)
-            )
-            sections.append(chosen.table(study, audit, out))
-    chosen.write_results(sections, page or chosen.page)
-    echo(page or chosen.page)
+    known = {
+        **dict.fromkeys(TARGETS, _learners),
+        "clamp": _clamp,
+        "retraining": _retraining,
+        "change-detection": _change_detection,
+    }
+    if target not in known and not target.startswith("bias"):
+        raise InputError(f"target: unknown name {target!r}, {error_suggestion(target, [*known, 'bias-all'])}")
+    where = EngineOptions.checked(engine, workers, shard, address, threads)
+    known.get(target, _bias)(_Request(target, data_dir, out, page, only, where))
 
 
-def _clamp(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
-    """Compute the tables and figures of the CLAMP paper, or one part of them; other sections of the page are kept."""
-    import torch
+@dataclass(frozen=True)
+class _Request:
+    """What is reproduced, and where."""
 
-    from perdure.base.errors import InputError, error_suggestion
-    from perdure.cli.output.progress import spinner
-    from perdure.cli.output.run_progress import RunProgress
-    from perdure.reproduce.clamp.page import PARTS, write_clamp_page
+    target: str
+    data_dir: Path | None
+    out: Path
+    page: Path | None
+    only: str | None
+    where: EngineOptions
 
-    if only is not None and only not in PARTS:
-        raise InputError(f"--only: unknown part {only!r}, {error_suggestion(only, list(PARTS))}")
-    torch.set_num_threads(threads)
-    console = Console(stderr=True)
-    for part in PARTS:
-        if only in (None, part):
-            with spinner("fitting the published curves", console) if part == "published" else nullcontext():
-                write_clamp_page(
-                    part, data_dir, out, page, lambda label: RunProgress(label, console, prints_tasks=False)
-                )
+    def chosen(self, names: Iterable[str], what: str) -> list[str]:
+        """Return the names of the parts to run: all, or the one of --only."""
+        from perdure.base.errors import InputError, error_suggestion
+
+        known = list(names)
+        if self.only is None:
+            return known
+        if self.only not in known:
+            raise InputError(f"--only: unknown {what} {self.only!r}, {error_suggestion(self.only, known)}")
+        return [self.only]
+
+    @contextmanager
+    def units(self) -> Iterator[_Units]:
+        """Yield the engine. If units are missing afterwards, they are printed and the command ends without a page."""
+        import torch  # noqa: F401  (its number of threads is set only if it is loaded)
+
+        from perdure.engine import fixed_threads
+
+        with (
+            fixed_threads(self.where.threads),
+            UnitBars(Console(stderr=True)) as bars,
+            self.where.open(self.out, bars=bars) as engine,
+        ):
+            units = _Units(engine, bars.console)
+            yield units
+        if units.incomplete:
+            print_missing(bars.result, self.out, self.where.shard)
+            if self.where.shard is not None:
+                echo("When all shards are done, run the command without --shard to write the page.", err=True)
+            raise typer.Exit(1 if bars.result.failed else 0)
+
+    @contextmanager
+    def fixed_threads(self) -> Iterator[None]:
+        """Use the given number of threads in this process."""
+        from perdure.engine import fixed_threads
+
+        with fixed_threads(self.where.threads):
+            yield
+
+
+@dataclass
+class _Units:
+    """An engine, and whether some of the units that ran on it are missing."""
+
+    engine: Engine
+    console: Console
+    incomplete: bool = False
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Run one part of the command; if its units are incomplete, the other parts still run."""
+        from perdure.engine.study import IncompleteStudyError
+
+        try:
+            yield
+        except IncompleteStudyError:
+            self.incomplete = True
+
+
+def _learners(request: _Request) -> None:
+    """Tune and train the learners of a target's studies, explain their runs if the target needs it, and write the page."""
+    from perdure.reproduce import TARGETS, run_learner_study_units
+
+    chosen, audits = TARGETS[request.target], {}
+    names = request.chosen(chosen.studies, "study")
+    with request.units() as units:
+        for name in names:
+            study = chosen.studies[name]
+            line_writer(units.console)(f"{request.target}: {study.title}")
+            with units.part():
+                audits[name] = run_learner_study_units(study, request.data_dir, request.out, units.engine)
+                if chosen.explain is not None:
+                    chosen.explain(study, request.out, units.engine)
+    page = request.page or chosen.page
+    with request.fixed_threads():
+        chosen.write_results(
+            [chosen.table(chosen.studies[name], audit, request.out) for name, audit in audits.items()], page
+        )
     echo(page)
 
 
-def _retraining(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
-    """Run all studies of retraining, or one of them, and write the page; other sections of the page are kept."""
-    import torch
+def _clamp(request: _Request) -> None:
+    """Compute the tables and figures of the CLAMP paper, or one part of them; other sections of the page are kept."""
+    from perdure.cli.output.progress import spinner
+    from perdure.learners.progress import SILENT
+    from perdure.reproduce.clamp.page import PARTS, write_clamp_page
+    from perdure.reproduce.clamp.split_mnist import run_split_mnist_units
 
-    from perdure.base.errors import InputError, error_suggestion
-    from perdure.cli.output.progress import PartProgress
+    parts = request.chosen(PARTS, "part")
+    if "split-mnist" in parts:
+        with request.units() as units, units.part():
+            run_split_mnist_units(request.data_dir, request.out, units.engine)
+    page = request.page or Path("docs/results/clamp.md")
+    with request.fixed_threads(), spinner("fitting the curves", Console(stderr=True)):
+        for part in parts:
+            write_clamp_page(part, request.data_dir, request.out, page, lambda _: nullcontext(SILENT))
+    echo(page)
+
+
+def _retraining(request: _Request) -> None:
+    """Run all studies of retraining, or one of them, and write the page; other sections of the page are kept."""
     from perdure.reproduce.retraining import study as retraining
 
-    if only is not None and only not in retraining.STUDIES:
-        raise InputError(f"--only: unknown study {only!r}, {error_suggestion(only, list(retraining.STUDIES))}")
-    torch.set_num_threads(threads)
-    sections = {} if only is None else retraining.read_retraining_study(page)
-    with PartProgress(Console(stderr=True)) as bars:
-        for name, study in retraining.STUDIES.items():
-            if only in (None, name):
-                result = retraining.run_retraining_study(study, data_dir, out, bars.show)
-                sections[name] = retraining.retraining_study_section(study, result, page.parent)
-                retraining.write_retraining_study(sections, page)
+    names = request.chosen(retraining.STUDIES, "study")
+    page = request.page or Path("docs/results/retraining.md")
+    sections = {} if request.only is None else retraining.read_retraining_study(page)
+    results = {}
+    with request.units() as units:
+        for name in names:
+            with units.part():
+                results[name] = retraining.run_retraining_study(
+                    retraining.STUDIES[name], request.data_dir, request.out, engine=units.engine
+                )
+    for name, result in results.items():
+        sections[name] = retraining.retraining_study_section(retraining.STUDIES[name], result, page.parent)
+    retraining.write_retraining_study(sections, page)
     echo(page)
 
 
-def _change_detection(data_dir: Path | None, out: Path, page: Path, only: str | None, threads: int) -> None:
+def _change_detection(request: _Request) -> None:
     """Run the benchmark on all data sets whose files exist, or on one, and write the page from all stored results."""
-    import torch
-
-    from perdure.base.errors import InputError, error_suggestion
-    from perdure.cli.output.progress import PartProgress
     from perdure.reproduce.change_detection.data_sets import DATA_SETS
     from perdure.reproduce.change_detection.page import read_change_detection_page, write_change_detection_page
     from perdure.reproduce.change_detection.study import collect_results
 
-    if only is not None and only not in DATA_SETS:
-        raise InputError(f"--only: unknown data set {only!r}, {error_suggestion(only, list(DATA_SETS))}")
+    if request.only is not None:
+        request.chosen(DATA_SETS, "data set")
+    page = request.page or Path("docs/results/change-detection.md")
     read_change_detection_page(page)  # refuses another page before anything is computed
-    torch.set_num_threads(threads)
-    with PartProgress(Console(stderr=True)) as bars:
-        results, missing = collect_results(only, data_dir, out, bars.show)
-    write_change_detection_page(results, missing, page)
+    with request.units() as units, units.part():
+        results = collect_results(request.only, request.data_dir, request.out, engine=units.engine)
+    write_change_detection_page(*results, page)
     echo(page)
 
 
-def _bias(target: str, data_dir: Path | None, out: Path, page: Path, threads: int) -> None:
+def _bias(request: _Request) -> None:
     """Run one experiment of the bias paper, or all, and write the page from the results of all finished experiments."""
-    import torch
-
     from perdure.base.errors import InputError, error_suggestion
-    from perdure.cli.output.progress import PartProgress
-    from perdure.reproduce.bias import EXPERIMENTS, Workspace, run_experiment, write_page
+    from perdure.reproduce.bias import EXPERIMENTS, run_experiment, write_page
+    from perdure.reproduce.bias.experiment import Folders
+    from perdure.reproduce.bias.experiment_units import run_experiment_units
 
-    if target != "bias-all" and target not in EXPERIMENTS:
-        raise InputError(f"target: unknown name {target!r}, {error_suggestion(target, [*EXPERIMENTS, 'bias-all'])}")
-    torch.set_num_threads(threads)
-    for name, experiment in EXPERIMENTS.items():
-        if target in ("bias-all", name):
-            with PartProgress(Console(stderr=True)) as bars:
-                run_experiment(experiment, Workspace(data_dir, out, page.parent, bars.show))
-    write_page(list(EXPERIMENTS.values()), out, page)
+    names = [*EXPERIMENTS, "bias-all"]
+    if request.target not in names:
+        raise InputError(f"target: unknown name {request.target!r}, {error_suggestion(request.target, names)}")
+    page = request.page or Path("docs/results/trust.md")
+    folders = Folders(request.data_dir, request.out / "bias", page.parent)
+    with request.units() as units, units.part():
+        if request.target == "bias-all":
+            run_experiment_units(folders, units.engine)
+        else:
+            run_experiment(EXPERIMENTS[request.target], folders.workspace(engine=units.engine))
+    write_page(list(EXPERIMENTS.values()), folders.out, page)
     echo(page)

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
+from perdure.cli.engines import (
+    Address,
+    EngineName,
+    EngineOptions,
+    ShardText,
+    Threads,
+    UnitBars,
+    Workers,
+    print_missing,
+)
 from perdure.cli.options import (
     EXECUTES,
+    Amp,
     AsJson,
     DataDir,
     Device,
     Epochs,
+    KeepCheckpoints,
     LearningRate,
     Momentum,
     Optimizer,
@@ -29,6 +43,11 @@ from perdure.cli.options import (
 )
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.names import echo, line_writer
+from perdure.cli.plans import Plan, print_training_plan
+
+if TYPE_CHECKING:
+    from perdure.engine import Outcome
+    from perdure.learners.units import RunRequest, TrainingOptions
 
 Scenario = Literal["class", "task", "domain"]
 TUNING_SHARE = 0.1
@@ -41,11 +60,19 @@ def run(
     ] = None,
     benchmark: Annotated[str, typer.Option(help="Name of a benchmark, or a path to your data.")] = "split-digits",
     seeds: Annotated[int, typer.Option(help="Number of seeds: 0, 1, 2, ...", min=1)] = 1,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(help="A seed to train, instead of --seeds. Repeatable.", min=0, show_default=False),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where the records are written.")] = Path("runs"),
     scenario: Annotated[
         Scenario | None, typer.Option(help="Continual-learning scenario; default: the benchmark's.")
     ] = None,
     orders: Annotated[int, typer.Option(help="Number of random class orders; 0: the official order.", min=0)] = 0,
+    order: Annotated[
+        list[int] | None,
+        typer.Option(help="A random class order to train, instead of --orders. Repeatable.", min=1, show_default=False),
+    ] = None,
     curriculum: Annotated[
         str | None, typer.Option(help="Tasks in the order in which they are trained, as in 1,2,3,1,2,3.")
     ] = None,
@@ -83,6 +110,7 @@ def run(
     save_seconds: Annotated[
         float, typer.Option(help="Save the state at least every N seconds within an epoch.", min=0)
     ] = 30.0,
+    keep_checkpoints: KeepCheckpoints = "all",
     allow_changes: Annotated[
         bool,
         typer.Option(
@@ -90,8 +118,14 @@ def run(
             help="Resume even if package versions, device or threads have changed; the change is recorded.",
         ),
     ] = False,
+    amp: Amp = None,
     device: Device = "cpu",
-    threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.", min=1)] = None,
+    plan: Plan = False,
+    engine: EngineName = "local",
+    workers: Workers = None,
+    shard: ShardText = None,
+    address: Address = None,
+    threads: Threads = 1,
     as_json: AsJson = False,
     list_all: Annotated[bool, typer.Option("--list", help="List benchmarks, learners and networks, and exit.")] = False,
 ) -> None:
@@ -104,21 +138,21 @@ def run(
     given); they are stored in tuning.json next to its records.
     """
     from perdure import learners as learner_package
-    from perdure import tasks as task_package
-    from perdure.base.user_code import load_function
-    from perdure.nets.registry import check_network_memory
-    from perdure.runs.permissions import store_references
+    from perdure.learners.units import TrainingOptions
+    from perdure.record.kept_checkpoints import check_kept_checkpoints
 
     if list_all:
         _list_all(as_json)
         return
+    where = EngineOptions.checked(engine, workers, shard, address, threads)
     names = [name for text in [*(learner or []), *(learners or [])] for name in text.split(",") if name]
     chosen = [learner_package.get(name) for name in dict.fromkeys(names)]
     if not chosen:
         raise InputError(f"no learner given; for example: perdure run naive ewc --benchmark {benchmark}")
     if network and ":" in network and width is not None:
         raise InputError("--width applies to built-in networks; set it inside your function")
-    _set_threads(threads)
+    chosen_seeds = _chosen_numbers(seed, seeds, 1, "seed") or list(range(seeds))
+    chosen_orders: list[int | None] = [*_chosen_numbers(order, orders, 0, "order")] or [*range(1, orders + 1)] or [None]
     check_device_option(device)
     visits = parse_integers(curriculum, "--curriculum")
     overrides = given_options(
@@ -131,84 +165,185 @@ def run(
         milestones=None if milestones is None else tuple(parse_integers(milestones, "--milestones") or ()),
         patience=patience,
         evaluate_every=evaluate_every,
+        amp=amp,
     )
-    settings = parse_assignments(setting, "--set")
-    results: list[dict[str, Any]] = []
-    failed = False
-    for order in range(1, orders + 1) if orders else [None]:
-        data = task_package.load(
-            benchmark,
-            scenario=scenario,
-            order_seed=order,
-            curriculum=None if visits is None else [task - 1 for task in visits],
-            per_class=per_class,
-            validation=validation or (TUNING_SHARE if tune else 0.0),
-            tasks=tasks,
-            data_dir=data_dir,
-        )
-        default = learner_package.protocol_for(data).network
-        maker = load_function(network) if network and ":" in network else network or default
-        if width is not None and isinstance(maker, str):  # before a record is created
-            check_network_memory(maker, data.input_shape, data.outputs, width)
-        for kind in chosen:
-            own_settings = {name: settings[name] for name in settings if _has_setting(kind, name, chosen)}
-            choice = learner_package.protocol_settings(data, kind, overrides, own_settings)
-            job = learner_package.Run(data, kind, maker, width, choice.training, choice.settings, device=device)
-            folder = _folder(out, data, kind.name, order)
-            if tune:
-                job = _tune(job, tune, folder / "tuning.json", quiet=as_json, allow_changes=allow_changes)
-            for seed in range(seeds):
-                seeded = dataclasses.replace(job, seed=seed)
-                options = {"save_seconds": save_seconds, "allow_changes": allow_changes}
-                failed |= not _execute(seeded, folder / f"seed-{seed}", results, options, quiet=as_json)
-                if network and ":" in network and (folder / f"seed-{seed}" / "record.json").exists():
-                    store_references(folder / f"seed-{seed}", network)
-    if as_json:
-        print_json(results)
+    loading = {
+        "scenario": scenario,
+        "curriculum": None if visits is None else [task - 1 for task in visits],
+        "per_class": per_class,
+        "validation": validation or (TUNING_SHARE if tune else 0.0),
+        "tasks": tasks,
+        "data_dir": None if data_dir is None else str(data_dir),
+    }
+    study = _Study(out, benchmark, network, width, device, tune, parse_assignments(setting, "--set"), overrides)
+    jobs = [
+        job
+        for order_seed in chosen_orders
+        for job in study.jobs({**loading, "order_seed": order_seed}, chosen, chosen_seeds)
+    ]
+    options = TrainingOptions(save_seconds, allow_changes, check_kept_checkpoints(keep_checkpoints))
+    if plan:
+        _plan(jobs, options, where, as_json)
+        return
+    failed = _train(jobs, options, out, where, as_json)
     if failed:
         raise typer.Exit(1)
 
 
-def _has_setting(kind: Any, name: str, chosen: list[Any]) -> bool:
+@dataclass(frozen=True)
+class _Study:
+    """What the runs of a command have in common."""
+
+    out: Path
+    benchmark: str
+    network: str | None
+    width: int | None
+    device: str
+    trials: int
+    settings: Mapping[str, str]
+    overrides: Mapping[str, Any]
+
+    def jobs(self, loading: Mapping[str, Any], chosen: Sequence[Any], seeds: Sequence[int]) -> list[_Job]:
+        """Return the runs on one order of the classes; wrong settings raise `InputError` before anything is written."""
+        from perdure import learners
+        from perdure.base.user_code import load_function
+        from perdure.learners.units import RunRequest, check_request, load_once
+        from perdure.nets.registry import check_network_memory
+
+        data = load_once(self.benchmark, json.dumps(loading, sort_keys=True))
+        default = learners.protocol_for(data).network
+        is_own = self.network is not None and ":" in self.network
+        maker = load_function(str(self.network)) if is_own else self.network or default
+        if self.width is not None and isinstance(maker, str):
+            check_network_memory(maker, data.input_shape, data.outputs, self.width)
+        jobs = []
+        for kind in chosen:
+            own = {name: value for name, value in self.settings.items() if _has_setting(kind, name, chosen)}
+            choice = learners.protocol_settings(data, kind, self.overrides, own)
+            folder = _folder(self.out, data, kind.name, loading["order_seed"])
+            request = RunRequest(
+                self.benchmark,
+                loading,
+                kind.name,
+                maker,
+                self.width,
+                choice.training,
+                choice.settings,
+                device=self.device,
+                trials=self.trials,
+                trials_file=folder / "tuning.json" if self.trials else None,
+            )
+            check_request(request)
+            jobs += [
+                _Job(replace(request, seed=seed), folder / f"seed-{seed}", str(self.network) if is_own else None)
+                for seed in seeds
+            ]
+        return jobs
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One run: what is trained, where its record is written, and the user's network, if it is one."""
+
+    request: RunRequest
+    path: Path
+    own_network: str | None
+
+    def store_network(self) -> None:
+        """Store where the user's network is in the record."""
+        from perdure.runs.permissions import store_references
+
+        if self.own_network is not None and (self.path / "record.json").exists():
+            store_references(self.path, self.own_network)
+
+
+def _plan(jobs: Sequence[_Job], options: TrainingOptions, where: EngineOptions, as_json: bool) -> None:
+    """Print what the runs that are not finished are expected to cost."""
+    from perdure.learners.units import is_finished
+
+    left = [job for job in jobs if not is_finished(job.path)]
+    print_training_plan(
+        [job.request.run for job in left],
+        where.local_workers,
+        where.threads,
+        save_seconds=options.save_seconds,
+        keep_checkpoints=options.keep_checkpoints,
+        finished=len(jobs) - len(left),
+        as_json=as_json,
+    )
+    if jobs[0].request.trials:
+        echo(
+            f"The {jobs[0].request.trials} trials of each learner are not included: each costs about one run.", err=True
+        )
+
+
+def _train(jobs: Sequence[_Job], options: TrainingOptions, out: Path, where: EngineOptions, as_json: bool) -> bool:
+    """Tune and train on an engine, and print the results; return whether something failed."""
+    from perdure.engine import UnitContext, fixed_threads, run_units
+    from perdure.learners.units import training_unit, tuning_unit
+
+    console = Console(stderr=as_json)
+    searched = {
+        str(job.request.trials_file): job.request for job in reversed(jobs) if job.request.trials_file is not None
+    }
+    with UnitBars(console, "runs") as bars, where.open(out, jobs[0].request.device, bars) as engine:
+        searches = [tuning_unit(request, options, where.threads, out) for request in reversed(searched.values())]
+        tuned = run_units(engine, searches)
+        # Shards are dealt out over all runs, so none is left out there; a run of a failed search then fails, too.
+        failed = set() if where.shard else {outcome.unit.group for outcome in tuned.failed}
+        ready = [job for job in jobs if str(job.request.trials_file or "") not in failed]
+        units = [training_unit(job.request, job.path, options, where.threads, out) for job in ready]
+        with fixed_threads(where.threads):
+            for unit in units:
+                if unit.finished:  # other settings than those of the stored record are refused
+                    unit.function(UnitContext(where.threads), **unit.arguments)
+        by_name = {unit.name: job for unit, job in zip(units, ready, strict=True)}
+        trained = run_units(engine, units, lambda outcome: _end(outcome, by_name[outcome.unit.name], bars))
+    if as_json:
+        print_json(
+            [_result(job) for outcome, job in zip(trained.outcomes, ready, strict=True) if outcome.state == "done"]
+        )
+    print_missing(bars.result, out, where.shard)
+    return bool(bars.result.failed)
+
+
+def _end(outcome: Outcome, job: _Job, bars: UnitBars) -> None:
+    """Print the average accuracy of a finished run."""
+    job.store_network()
+    if outcome.state == "done" and not bars.console.stderr:
+        line_writer(bars.console, soft_wrap=True)(f"{job.path}  average accuracy {_average(job):.4f}")
+
+
+def _average(job: _Job) -> float:
+    """Return the average accuracy on the trained tasks after the last step."""
+    from perdure.learners import get
+    from perdure.record import Record
+
+    record = Record.open(job.path)
+    last = record.table[-1].tolist()
+    all_tasks = get(job.request.learner).trains_all
+    trained = range(len(last)) if all_tasks else sorted(set(record.manifest.curriculum))
+    return float(sum(last[task] for task in trained) / len(trained))
+
+
+def _result(job: _Job) -> dict[str, Any]:
+    from perdure.record import Record
+
+    last = Record.open(job.path).table[-1].tolist()
+    return {"record": str(job.path), "learner": job.request.learner, "seed": job.request.seed, "accuracy": last}
+
+
+def _chosen_numbers(numbers: list[int] | None, count: int, default: int, name: str) -> list[int]:
+    """Return the numbers of a repeatable option without repetitions; it cannot be combined with a count."""
+    if numbers and count != default:
+        raise InputError(f"--{name} and --{name}s cannot be combined; pass one of them")
+    return list(dict.fromkeys(numbers or []))
+
+
+def _has_setting(kind: Any, name: str, chosen: Sequence[Any]) -> bool:
     """Return whether a learner gets a setting; a setting that no learner has goes to all, which refuse it by name."""
     holders = [learner for learner in chosen if name in learner.Settings.__dataclass_fields__]
     return kind in holders or not holders
-
-
-def _tune(job: Any, trials: int, file: Path, quiet: bool, allow_changes: bool) -> Any:
-    from perdure import learners
-    from perdure.cli.output.run_progress import RunProgress
-
-    console = Console(stderr=quiet)
-
-    def print_trial(number: int, trial: dict[str, Any]) -> None:
-        values = "  ".join(f"{name} {value:.3g}" for name, value in trial["settings"].items())
-        line = f"{job.learner.name} trial {number}/{trials}  {values}  validation {trial['validation_accuracy']:.4f}"
-        line_writer(console, soft_wrap=True)(line)
-
-    with RunProgress(f"{job.learner.name} tuning", console, prints_tasks=False) as progress:
-        return learners.tune(job, trials, file, progress, print_trial, allow_changes=allow_changes)
-
-
-def _execute(job: Any, where: Path, results: list[dict[str, Any]], options: dict[str, Any], quiet: bool) -> bool:
-    """Train one run; a run that diverges is reported and does not stop the others."""
-    from perdure import learners
-    from perdure.cli.output.run_progress import RunProgress
-
-    console = Console(stderr=quiet)
-    with RunProgress(f"{job.learner.name} seed {job.seed}", console) as progress:
-        try:
-            record = learners.execute(job, where, progress, **options)
-        except learners.DivergedError as error:
-            echo(f"perdure: {error}", err=True)
-            return False
-    last = record.table[-1].tolist()
-    trained = range(len(last)) if job.learner.trains_all else sorted(set(record.manifest.curriculum))
-    average = sum(last[task] for task in trained) / len(trained)
-    results.append({"record": str(where), "learner": job.learner.name, "seed": job.seed, "accuracy": last})
-    if not quiet:
-        line_writer(console, soft_wrap=True)(f"{where}  average accuracy {average:.4f}")
-    return True
 
 
 def _folder(out: Path, data: Any, learner: str, order: int | None) -> Path:
@@ -219,13 +354,6 @@ def _folder(out: Path, data: Any, learner: str, order: int | None) -> Path:
     parts += [data.scenario] if data.scenario != default else []
     parts += [f"order-{order}"] if order is not None else []
     return out / "-".join(parts) / learner
-
-
-def _set_threads(threads: int | None) -> None:
-    import torch
-
-    if threads is not None:
-        torch.set_num_threads(threads)
 
 
 def _list_all(as_json: bool) -> None:

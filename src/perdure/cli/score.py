@@ -11,13 +11,18 @@ from rich.console import Console
 from perdure.cli.options import (
     AsJson,
     CountTeachers,
+    Details,
+    Expect,
     Group,
     Losses,
     MetricName,
     Percent,
     Renormalise,
     TrainedTasks,
+    VerdictPolicy,
     Weights,
+    check_expect_option,
+    check_expected_audit,
     output_file_option,
     parse_weights,
 )
@@ -59,7 +64,10 @@ def score(
     name: Annotated[
         str | None, typer.Option("--as", help="Treat all files as runs of one learner with this name.")
     ] = None,
+    expect: Expect = None,
     as_json: AsJson = False,
+    details: Details = False,
+    policy: VerdictPolicy = None,
     report: Annotated[Path | None, typer.Option(help="Also write the report, an HTML page, to this path.")] = None,
 ) -> None:
     """Score results of any framework: tables of accuracies, and the formats of perdure import.
@@ -71,11 +79,18 @@ def score(
     """
     from dataclasses import replace
 
-    from perdure.audits import audit_runs, lifelong_metrics
-    from perdure.cli.output.audit_tables import print_audit
+    from perdure.audits import ImportOptions, audit_runs, lifelong_metrics
+    from perdure.audits.audit import file_digests, import_options, imported_files, origin_software, weight_options
+    from perdure.audits.imported import imported_provenance
+    from perdure.audits.results import Origin
+    from perdure.cli.output.audit_tables import print_audit, print_summary
     from perdure.cli.output.import_tables import print_grouping, print_reported
     from perdure.importers import read, read_matrix_costs
+    from perdure.policies import read_policy
 
+    if expect is not None:
+        check_expect_option(expect)
+    rules = None if policy is None else read_policy(policy)
     imported = read(
         files,
         percent=percent,
@@ -94,22 +109,49 @@ def score(
         )
         for run in imported.runs
     ]
+    vectors = parse_weights(weights) if weights else None
     audit = audit_runs(
         runs,
-        parse_weights(weights) if weights else None,
+        vectors,
         renormalise,
         count_teachers,
         ce_epsilon=ce_epsilon,
         seeds={run.name: run.seed for run in imported.runs if run.seed is not None},
     )
-    audit = replace(audit, lifelong=lifelong_metrics(imported.runs))
+    origin = Origin(
+        command="score",
+        options={
+            "weights": weight_options(vectors),
+            "renormalise": renormalise,
+            "count_teachers": count_teachers,
+            "ce_epsilon": ce_epsilon,
+            "cost": None if cost is None else str(cost),
+            "lifetime_bits": lifetime_bits,
+            "as": name,
+            **import_options(ImportOptions(percent, losses, metric, group, curriculum)),
+        },
+        imported=tuple(map(str, files)),
+        files=imported_files(imported.runs) | file_digests([] if cost is None else [cost]),
+        software=origin_software(),
+    )
+    audit = replace(
+        audit,
+        lifelong=lifelong_metrics(imported.runs),
+        provenance=tuple(imported_provenance(run) for run in imported.runs),
+        origin=origin,
+    )
     if as_json:
-        print_json(audit.to_json())
+        print_json(audit.to_json(rules))
     else:
         console = Console()
         print_grouping(imported, console)
-        print_audit(audit, console, variants)
+        with_details = details or variants
+        print_summary(audit, console, rules, "" if with_details else "perdure score --details prints every number.")
+        if with_details:
+            print_audit(audit, console, variants)
         print_reported(imported.runs, console)
     if report is not None:
-        page = audit.report(output_file_option(report, "report.html"))
+        page = audit.report(output_file_option(report, "report.html"), policy=rules)
         echo(page, err=as_json)
+    if expect is not None:
+        check_expected_audit(audit, expect)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,13 +24,15 @@ from perdure.comparisons.accuracy import (
     find_flips,
     missing_accuracy,
 )
-from perdure.comparisons.displayed import different_reasons, shown_examples
+from perdure.comparisons.displayed import different_reasons, flip_positions, shown_examples
+from perdure.comparisons.map_units import run_map_units
 from perdure.comparisons.maps import MapMaker, Progress, chosen_positions, count_units, flat_indices
 from perdure.comparisons.reasons import compare_reasons, explain_versions, reasons_tests
 from perdure.comparisons.references import reference_step, train_references
 from perdure.comparisons.results import Comparison, ConfidenceChange, Flips, ReasonsChange, ShownExample
 from perdure.comparisons.verdict import decide_verdict
 from perdure.comparisons.versions import Loading, Version, check_versions, load_references, load_version
+from perdure.engine import Engine, fixed_threads
 from perdure.metrics.prediction_tests import FEWEST_REFERENCES
 from perdure.runs.data import UserData, with_background
 from perdure.runs.networks import NetworkSource
@@ -57,6 +61,7 @@ def compare(
     cache: str | Path | None = None,
     level: float = 0.95,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> Comparison:
     """Compare two versions of a model on one test set: accuracy, flips, confidences and reasons.
 
@@ -80,6 +85,7 @@ def compare(
     cache : a folder for finished maps, from which the same call resumes
     level : confidence level of the intervals of the accuracy difference and of the similarity of the reasons
     progress : called with a description, the number of finished parts and the number of all parts
+    engine : where references are trained and maps computed; it needs ``cache``. By default in this process
 
     Returns
     -------
@@ -90,27 +96,51 @@ def compare(
     """
     if examples is not None and examples < 2:
         raise InputError(f"examples: expected at least 2, got {examples}")
+    if engine is not None and cache is None:
+        raise InputError("engine: needs cache=, a folder for the maps")
     loading = Loading(network, _user_data(data, background), data_dir, device, _columns(data))
+    wanted = settings or ShapcSettings(method, samples, target=target, seed=seed)
+    folder, count = None if cache is None else Path(cache), EXAMPLES if examples is None else examples
+    with nullcontext() if engine is None else fixed_threads(engine.threads):
+        return _compare(old, new, reference, loading, wanted, count, folder, level, progress, engine)
+
+
+def _compare(
+    old: Any,
+    new: Any,
+    reference: Sequence[Any] | int | None,
+    loading: Loading,
+    settings: ShapcSettings,
+    examples: int,
+    cache: Path | None,
+    level: float,
+    progress: Progress | None,
+    engine: Engine | None,
+) -> Comparison:
     first, second = load_version(old, loading, "OLD"), load_version(new, loading, "NEW")
-    references = _references(reference, loading, (first, second), progress)
+    references = _references(reference, loading, (first, second), progress, engine)
     tasks = check_versions(first, [second, *references])
-    chosen, notes = _settings(
-        settings or ShapcSettings(method, samples, target=target, seed=seed), [first, second, *references]
-    )
+    versions = [first, second, *references]
+    chosen, notes = _settings(settings, versions)
     classes = class_names(first)
     decisions = decide(first, second, references, tasks) if first.run.data.kind == "classes" else None
-    positions = chosen_positions(first, tasks, EXAMPLES if examples is None else examples, chosen.seed)
-    parts = count_units(positions) * (2 + len(references) + chosen.untrained)
-    maker = MapMaker(first, chosen, None if cache is None else Path(cache), progress, parts)
+    flips = _no_flips() if decisions is None else find_flips(decisions)
+    positions = chosen_positions(first, tasks, examples, chosen.seed)
+    parts = count_units(positions) * (len(versions) + chosen.untrained)
+    if engine is not None and cache is not None:
+        further = [] if decisions is None else flip_positions(decisions, flips)
+        report = None if progress is None else partial(progress, "explaining")
+        run_map_units(versions, loading, chosen, cache, positions, further, engine, report)
+    maker = MapMaker(first, chosen, cache, progress, parts)
     indices = flat_indices(first, tasks, positions)
     explained = explain_versions(maker, first, second, references, positions)
     reasons = compare_reasons(explained, first, chosen, indices, level)
     names = _task_names(first)
-    accuracy, flips = missing_accuracy(first.run.data.kind), _no_flips()
+    accuracy = missing_accuracy(first.run.data.kind)
     confidences: tuple[ConfidenceChange, ...] = ()
     shown: tuple[ShownExample, ...] = ()
     if decisions is not None:
-        accuracy, flips = compare_accuracy(decisions, classes, names, level), find_flips(decisions)
+        accuracy = compare_accuracy(decisions, classes, names, level)
         confidences = compare_confidences(decisions, chosen.seed)
         reasons = _with_same_answer(reasons, decisions, positions, classes)
         known = dict(zip(indices.tolist(), reasons.per_example.tolist(), strict=True))
@@ -162,6 +192,7 @@ def _references(
     loading: Loading,
     versions: tuple[Version, Version],
     progress: Progress | None,
+    engine: Engine | None,
 ) -> list[Version]:
     if reference is None:
         return []
@@ -169,7 +200,7 @@ def _references(
         reference = [reference]
     if isinstance(reference, int):
         _check_count(reference)
-        reference = train_references(versions[0], reference, loading.data_dir, loading.device, progress)
+        reference = train_references(versions[0], reference, loading.data_dir, loading.device, progress, engine)
     references = load_references(list(reference), loading, versions)
     _check_count(len(references))
     return [reference_step(version, versions[0]) for version in references]

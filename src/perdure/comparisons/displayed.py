@@ -69,8 +69,7 @@ def shown_examples(
         for index in indices[:MOST_FLIPS].tolist():
             score = known.get(index, math.nan)
             chosen.append((group, example_change(decisions, int(decisions.tasks[index]), index, score, classes)))
-    starts = {task: int(np.flatnonzero(decisions.tasks == task)[0]) for task in np.unique(decisions.tasks).tolist()}
-    positions = [Position(change.task, change.position - starts[change.task]) for _, change in chosen]
+    positions = _positions(decisions, [change.position for _, change in chosen])
     if not chosen:
         return ()
     maps = [maker.maps(version, positions) for version in versions]
@@ -78,6 +77,19 @@ def shown_examples(
         ShownExample(group, change, _view(versions[0], position, change, [(a[index], b[index]) for a, b in maps]))
         for index, ((group, change), position) in enumerate(zip(chosen, positions, strict=True))
     )
+
+
+def flip_positions(decisions: Decisions, flips: Flips) -> list[Position]:
+    """Return the flips that the report shows."""
+    indices = [index for kind in (flips.negative, flips.positive) for index in kind[:MOST_FLIPS].tolist()]
+    return _positions(decisions, indices)
+
+
+def _positions(decisions: Decisions, indices: Sequence[int]) -> list[Position]:
+    """Return the tasks and rows of examples, given by their positions in the test sets of all tasks."""
+    tasks = [int(decisions.tasks[index]) for index in indices]
+    starts = {task: int(np.flatnonzero(decisions.tasks == task)[0]) for task in set(tasks)}
+    return [Position(task, index - starts[task]) for task, index in zip(tasks, indices, strict=True)]
 
 
 def _view(version: Version, position: Position, change: ExampleChange, halves: Sequence[Halves]) -> ExampleView:

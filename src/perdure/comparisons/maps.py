@@ -44,7 +44,7 @@ class MapMaker:
         ``network``: another network in place of the version's own, such as an untrained one.
         """
         known = self.known.setdefault(version.network if network is None else network, {})
-        for unit in _units([position for position in positions if position not in known]):
+        for unit in map_parts([position for position in positions if position not in known]):
             first, second = self._unit(version, unit, network)
             known |= {position: (first[row], second[row]) for row, position in enumerate(unit)}
         halves = zip(*(known[position] for position in positions), strict=True)
@@ -56,17 +56,25 @@ class MapMaker:
         if self.cache is None or not explained.state_dict():
             maps = self._explained(version, unit, explained)
         else:
-            entry = self.entries.get(explained) or self.cache.entry(KIND, self._key(version, explained))
-            self.entries[explained] = entry
-            name = f"task-{unit[0].task + 1}-{cache_digest([position.row for position in unit])[:16]}"
-            stored = entry.tensors(name, lambda: self._as_tensors(version, unit, explained))
-            maps = stored["A"].numpy(), stored["B"].numpy()
+            maps = self.store(self.cache, version, unit, explained)
         self.done += 1
         if self.progress is not None:
             what = version.name if network is None else "untrained networks"
             # Flips that were not among the chosen examples come on top of the total.
             self.progress(f"explaining {what}", min(self.done, self.total), self.total)
         return maps
+
+    def store(self, cache: Cache, version: Version, part: Sequence[Position], network: nn.Module) -> Halves:
+        """Return the maps of one part of the examples from the cache; they are computed and stored if they are missing."""
+        entry = self.entry(cache, version, network)
+        stored = entry.tensors(part_name(part), lambda: self._as_tensors(version, part, network))
+        return stored["A"].numpy(), stored["B"].numpy()
+
+    def entry(self, cache: Cache, version: Version, network: nn.Module) -> CacheEntry:
+        """Return the entry of a network's maps."""
+        if network not in self.entries:
+            self.entries[network] = cache.entry(KIND, self._key(version, network))
+        return self.entries[network]
 
     def _key(self, version: Version, network: nn.Module) -> dict[str, Any]:
         """Return what determines the maps of a network. The code of a user's network is known by its outputs only."""
@@ -114,7 +122,12 @@ class MapMaker:
         return data.normalize(torch.from_numpy(np.ascontiguousarray(train.x[rows])).to(data.device))
 
 
-def _units(positions: Sequence[Position]) -> Iterator[Sequence[Position]]:
+def part_name(part: Sequence[Position]) -> str:
+    """Return the name of the tensors of one part of the examples."""
+    return f"task-{part[0].task + 1}-{cache_digest([position.row for position in part])[:16]}"
+
+
+def map_parts(positions: Sequence[Position]) -> Iterator[Sequence[Position]]:
     """Yield the examples task by task, in parts that are explained together."""
     for task in dict.fromkeys(position.task for position in positions):
         rows = [position for position in positions if position.task == task]
@@ -124,7 +137,7 @@ def _units(positions: Sequence[Position]) -> Iterator[Sequence[Position]]:
 
 def count_units(positions: Sequence[Position]) -> int:
     """Return the number of parts in which examples are explained."""
-    return sum(1 for _ in _units(positions))
+    return sum(1 for _ in map_parts(positions))
 
 
 def chosen_positions(version: Version, tasks: Sequence[int], count: int | None, seed: int) -> list[Position]:

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.audits import serialization
-from perdure.audits.accuracy_differences import format_p
+from perdure.audits.results import format_p
 from perdure.audits.serialization import OneBased, OneBasedArray
 from perdure.audits.shapc.example_views import ExampleView
-from perdure.audits.shapc.results import clipped_score
+from perdure.audits.summary.text import clipped_score
 from perdure.base.errors import InputError, error_message
 from perdure.base.files import read_versioned_file, write_json
 from perdure.metrics import Interval, PredictionTest

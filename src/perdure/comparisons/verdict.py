@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from perdure.audits.accuracy_differences import format_p
+from perdure.audits.results import format_p
 from perdure.comparisons.results import LEVEL, TEST_NAMES, AccuracyChange, ReasonsChange, Verdict
 from perdure.metrics.prediction_tests import PredictionTest, combine_p_values, corrected_p_values
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,8 @@ class Version:
     name: str
     run: LoadedRun
     step: int
+    source: Any = field(default=None, repr=False, compare=False)
+    """What it was loaded from, for other processes: a path or a model; None if it was not loaded by `load_version`."""
     _scores: dict[int, FloatArray] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -168,13 +170,13 @@ def load_version(source: Any, loading: Loading, name: str) -> Version:
     if isinstance(source, Version):
         return source
     if isinstance(source, str | Path):
-        return _from_path(Path(source), loading, name)
+        return replace(_from_path(Path(source), loading, name), source=Path(source).absolute())
     if loading.data is None:
         raise InputError(f"{name}: a model needs test data; pass data=(inputs, labels)")
     label = _model_name(source, name)
     model = source if isinstance(source, nn.Module) else adapt(source)
     run = load_single_network(loading.described(model), loading.data, device=loading.device, name=name)
-    return Version(label, run, run.last_step())
+    return Version(label, run, run.last_step(), source)
 
 
 def _model_name(source: Any, name: str) -> str:

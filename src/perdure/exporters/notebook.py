@@ -6,47 +6,50 @@ import math
 from html import escape
 
 from perdure.audits import MEASURES, Audit, Interval, LearnerAudit
+from perdure.audits.summary import QUESTIONS, QuestionVerdict
+from perdure.audits.summary.text import SYMBOLS
 from perdure.base.errors import escape_control_characters
 from perdure.exporters.tables import format_report_cell
 
-_NUMBERS = ("average_accuracy", "forgetting", "BWT+", "shapc_calibrated")
+_ACCURACIES = ("average_accuracy", "forgetting")
 _LONGEST_NAME = 60
 
 
-def ranked_learners(audit: Audit) -> list[LearnerAudit]:
-    """Return the learners by their first CL_score, highest first; by average accuracy if a learner has no score."""
-
-    def score(entry: LearnerAudit) -> float:
-        return next(iter(entry.scores.values())).mean if entry.scores else math.nan
-
-    by_score = not any(math.isnan(score(entry)) for entry in audit.learners if not entry.is_reference)
-
-    def key(entry: LearnerAudit) -> tuple[bool, bool, float]:
-        value = score(entry) if by_score else entry.measures["average_accuracy"].mean
-        return entry.is_reference, math.isnan(value), -value
-
-    return sorted(audit.learners, key=key)
-
-
 def audit_html(audit: Audit) -> str:
-    """Return a compact HTML table of the learners, the best first; references that learn all tasks at once come last."""
-    names = [name for name in _NUMBERS if any(name in entry.measures for entry in audit.learners)]
-    scores = list(audit.learners[0].scores)[:1]
+    """Return the answer in a sentence and a compact table of the learners in ranked order; references come last."""
+    summary = audit.summary()
+    names = list(dict.fromkeys(name for entry in audit.learners for name in _numbers(entry) if name in entry.measures))
     several = len({entry.benchmark for entry in audit.learners}) > 1
-    header = ["", "learner", *(["benchmark"] if several else []), "runs"]
-    header += [f"CL_score {name} ↑" for name in scores]
+    header = ["", "learner", *(["benchmark"] if several else []), "runs", *(question.short for question in QUESTIONS)]
     header += [f"{audit.label(name)} {'↑' if MEASURES[name].higher_is_better else '↓'}" for name in names]
     rows = []
-    for rank, entry in enumerate(ranked_learners(audit), start=1):
+    for learner in summary.learners:
+        entry = audit.learners[learner.index]
         texts = [entry.title, *([entry.benchmark] if several else [])]
-        cells = ["–" if entry.is_reference else str(rank), *(_name(text) for text in texts), str(len(entry.runs))]
-        cells += [_number(entry.scores.get(name)) for name in scores]
+        cells = [
+            "–" if learner.rank is None else str(learner.rank),
+            *(_name(text) for text in texts),
+            str(learner.runs),
+        ]
+        cells += [_verdict(learner[question.name]) for question in QUESTIONS]
         cells += [_number(entry.measures.get(name)) for name in names]
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     head = "<tr>" + "".join(f"<th>{escape(text)}</th>" for text in header) + "</tr>"
     missing = [f"{_name(', '.join(holders))}: {escape(why)}" for why, holders in audit.missing().items()]
     details = f"<details><summary>Missing numbers</summary>{'<br>'.join(missing)}</details>" if missing else ""
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>{details}"
+    table = f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<p>{escape(escape_control_characters(summary.sentence))}</p>{table}{details}"
+
+
+def _numbers(entry: LearnerAudit) -> tuple[str, str]:
+    """Return the average and the forgetting of what the runs hold: accuracies, losses or other performances."""
+    return _ACCURACIES if entry.measure == "accuracy" else (f"average_{entry.measure}", f"{entry.measure}_forgetting")
+
+
+def _verdict(verdict: QuestionVerdict) -> str:
+    """Return a verdict in a word, with its number if it says something."""
+    number = "" if verdict.rating == "undefined" else f" {verdict.number}"
+    return escape(f"{SYMBOLS[verdict.rating]} {verdict.rating}{number}")
 
 
 def _name(text: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from perdure.audits import MEASURES, Audit, Interval
-from perdure.audits.shapc.results import clipped_score
+from perdure.audits.results import LEVEL
+from perdure.audits.shapc.results import LearnerDifference
+from perdure.audits.summary.text import clipped_score
 from perdure.exporters.tables import Cell, Table
 
 
@@ -55,9 +57,19 @@ def shapc_differences_table(audit: Audit) -> Table:
                 pair.difference.mean, pair.difference.low, pair.difference.high, pair.difference.runs, "bootstrap"
             ),
             pair.p,
-            str(pair),
+            difference_reading(audit, pair),
         )
         for pair in audit.differences
     ]
     header = ("learner", "minus", "score", "difference", "p (Holm)", "reading")
-    return Table("reasons-differences", "Differences of SHAPC between learners", header, tuple(rows))
+    title = "Differences of SHAPC between learners; intervals of single pairs, p corrected over all pairs of a score"
+    return Table("reasons-differences", title, header, tuple(rows))
+
+
+def difference_reading(audit: Audit, pair: LearnerDifference) -> str:
+    """Return a difference in words, and why its interval and its p-value can disagree if they do."""
+    excludes_zero = pair.difference.low > 0 or pair.difference.high < 0
+    if pair.p < LEVEL or not excludes_zero:
+        return str(pair)
+    pairs = sum(other.measure == pair.measure for other in audit.differences)
+    return f"{pair}. The interval is for this pair alone and excludes 0; p is corrected for {pairs} pairs"

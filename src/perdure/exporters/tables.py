@@ -53,6 +53,8 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     digits: int = 3
+    terms: tuple[str, ...] = ()
+    """For each column, the number that it holds, as a key of the report's glossary; empty for others."""
 
     @property
     def text_columns(self) -> tuple[bool, ...]:
@@ -183,7 +185,9 @@ def measures_table(audit: Audit) -> Table:
     if audit.first_places:
         header.append("share of weightings ranked first")
     title = "Means over runs with intervals (↑ higher is better, ↓ lower is better)"
-    return Table("measures", title, tuple(header), tuple(rows))
+    terms = [*[""] * (len(columns) + 1), *names, *["cl_score"] * len(scores), *["cl_stability"] * len(scores)]
+    terms += ["first_places"] * (len(header) - len(terms))
+    return Table("measures", title, tuple(header), tuple(rows), terms=tuple(terms))
 
 
 def _arrow(name: str) -> str:
@@ -206,7 +210,8 @@ def runs_table(audit: Audit) -> Table:
         for index, run in enumerate(entry.runs)
     ]
     header = (*columns, "seed", *(f"{audit.label(name)} {_arrow(name)}" for name in names), "run")
-    return Table("runs", "Measures of each run", header, tuple(rows))
+    terms = (*[""] * (len(columns) + 1), *names, "")
+    return Table("runs", "Measures of each run", header, tuple(rows), terms=terms)
 
 
 def has_variants(audit: Audit) -> bool:
@@ -223,7 +228,9 @@ def variants_table(audit: Audit) -> Table:
         for entry in audit.learners
     ]
     header = (*columns, "runs", *(f"{audit.label(name)} {_arrow(name)}" for name in names))
-    return Table("variants", "Other frameworks' variants, means over runs with intervals", header, tuple(rows))
+    terms = (*[""] * (len(columns) + 1), *names)
+    title = "Other frameworks' variants, means over runs with intervals"
+    return Table("variants", title, header, tuple(rows), terms=terms)
 
 
 def accuracy_differences_table(audit: Audit) -> Table:
@@ -239,7 +246,7 @@ def accuracy_differences_table(audit: Audit) -> Table:
         rows.append((metric, *pair, interval, entry.p, family, value.runs, value.reason or ""))
     benchmark = ("benchmark",) if several_benchmarks else ()
     header = ("metric", "learner", "minus", *benchmark, "difference", "p (Holm)", "corrected over", "seeds", "note")
-    title = "Differences between learners, paired over common seeds; p corrected over all pairs within each metric"
+    title = "Differences between learners over common seeds; intervals of single pairs, p corrected over all pairs of a metric"
     return Table("accuracy-differences", title, header, tuple(rows))
 
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from perdure.audits import Audit, ExplainerScores, Interval, TrustFindings
 from perdure.audits.bias.results import BiasResult
 from perdure.audits.controls import CONTROLS
+from perdure.audits.retraining.summaries import DISTANCE, answer_distance
 from perdure.exporters.tables import Cell, Table
 
-DISTANCE = "l2-unit"
-"""The distance that cards and tables show: independent of the maps' scale, which differs between networks and explainers."""
 SCORES = {"mege": "MeGe", "reco_rate": "ReCo, rates", "reco_precision": "ReCo, precisions"}
 _EXPLAINER_COLUMNS = ("learner", "seed", "explainer")
 _SCORE_COLUMNS = ("MeGe ↑", "ReCo, rates ↑", "p", "p (Holm)", "ReCo, precisions ↑", "S=", "S≠")
 _EXTRA_COLUMNS = ("distance", "mean distance ↓", "examples", "degenerate")
-
-
-def answer_distance(distances: Sequence[str]) -> str:
-    """Return the distance that is shown by default."""
-    return DISTANCE if DISTANCE in distances else distances[0]
 
 
 def trust_tables(audit: Audit, every: bool = True) -> list[Table]:

@@ -95,6 +95,10 @@ class Learner:
         for name, value in state.items():
             setattr(self, name, _unpack(value, getattr(self, name, None), self))
 
+    def own_optimizers(self) -> list[torch.optim.Optimizer]:
+        """Return the optimizers that the method has assigned to ``self``."""
+        return [value for value in vars(self).values() if isinstance(value, torch.optim.Optimizer)]
+
     # Methods that subclasses override.
 
     @classmethod

@@ -14,14 +14,16 @@ import torch
 
 from perdure.base.errors import InputError
 from perdure.base.files import lock_folder, remove_temp_files
-from perdure.learners.data import Preparation, TrainingData
+from perdure.learners.data import Batch, Preparation, TrainingData
 from perdure.learners.evaluation import accuracies
 from perdure.learners.learner import Context, make_learner_settings
 from perdure.learners.meter import Meter, metered_example_cost
+from perdure.learners.precision import MixedPrecision
 from perdure.learners.progress import SILENT, Position, Progress
 from perdure.learners.run import Run
 from perdure.learners.seeds import derived_seed
 from perdure.record import Record, Recorder
+from perdure.record.kept_checkpoints import ALL
 from perdure.record.state import STATE, load_state, remove_state, save_state
 
 SAVE_SECONDS = 30.0
@@ -41,28 +43,37 @@ def execute(
     save_seconds: float = SAVE_SECONDS,
     *,
     allow_changes: bool = False,
+    keep_checkpoints: str = ALL,
 ) -> Record:
     """Train on the whole curriculum and write a record to ``path``. An unfinished record is resumed.
 
     The state is saved after each epoch (if the last state is older than a second) and within an epoch every
     ``save_seconds``. A finished record is returned unchanged. If the versions of packages, the device or the number of
     threads have changed since the run was started, the result would not be bit-identical, so resuming raises `InputError`;
-    with ``allow_changes`` the run continues and the change is recorded.
+    with ``allow_changes`` the run continues and the change is recorded. ``keep_checkpoints``: keep the networks after all steps
+    (``all``), only the last one (``last``), or also one after every K steps (``every-K``).
     """
     path = Path(path)
     settings = make_learner_settings(run.learner, run.settings)
-    # Checked before the record is created: otherwise the corrected call would be refused, because the settings differ.
-    run.learner.check(settings, run.benchmark)
-    run.check_network()
-    _check_patience(run)
+    check_run(run, settings)
     path.mkdir(parents=True, exist_ok=True)
     with lock_folder(path), torch.random.fork_rng(devices=[]):
         remove_temp_files(path)
-        recorder = _make_recorder(run, settings, path, allow_changes)
+        recorder = make_recorder(run, settings, path, allow_changes, keep_checkpoints)
         if recorder.next_step < len(run.curriculum):
             Loop(run, settings, recorder, progress, save_seconds).train()
         remove_state(path / STATE)
     return Record.open(path)
+
+
+def check_run(run: Run, settings: Any) -> None:
+    """Raise `InputError` if a run cannot be trained with these settings of its learner.
+
+    Checked before the record is created: otherwise the corrected call would be refused, because the settings differ.
+    """
+    run.learner.check(settings, run.benchmark)
+    run.check_network()
+    _check_patience(run)
 
 
 def _check_patience(run: Run) -> None:
@@ -79,7 +90,10 @@ def _check_patience(run: Run) -> None:
         )
 
 
-def _make_recorder(run: Run, settings: Any, path: Path, allow_changes: bool) -> Recorder:
+def make_recorder(
+    run: Run, settings: Any, path: Path, allow_changes: bool = False, keep_checkpoints: str = ALL
+) -> Recorder:
+    """Return the recorder of a run; an unfinished record is resumed."""
     return Recorder(
         path,
         [task.name for task in run.benchmark.tasks],
@@ -96,6 +110,7 @@ def _make_recorder(run: Run, settings: Any, path: Path, allow_changes: bool) -> 
         lifetime_bits=run.benchmark.lifetime_bits,
         test_examples=[len(task.test.y) for task in run.benchmark.tasks],
         hardware={"device": run.device, "threads": torch.get_num_threads()},
+        keep_checkpoints=keep_checkpoints,
         resume=True,
         allow_changes=allow_changes,
     )
@@ -110,6 +125,7 @@ class Loop:
         self.run, self.recorder, self.progress, self.save_seconds = run, recorder, progress, save_seconds
         self.generator = torch.Generator().manual_seed(derived_seed(run.seed, "augmentation"))
         self.meter = Meter()
+        self.precision = MixedPrecision(run.training.amp, device)
         self.net = run.make_network(derived_seed(run.seed, "network"))
         self.example_cost = metered_example_cost(self.net, run.benchmark.input_shape, device)
         self.meter.watch(self.net)
@@ -169,20 +185,12 @@ class Loop:
         step = self.position["step"]
         task = self.run.curriculum[step]
         if not self.position["trained"]:
-            data = TrainingData(
-                self.learner.training_examples(task), self.learner.context.preparation, self.learner.context.device
-            )
-            self._train_epochs(step, task, data)
-            self.learner.after_task(step, task)
-            # Read after `after_task`, because computing importances is part of the cost.
-            self.cost |= {"operations": self.meter.operations}
-            self.learner.visited += self._tasks_trained_with(task)
-            self.position |= {"trained": True}
-            self.optimizer, self.best = None, {}
+            self._train_epochs(step, task, self._training_data(task))
+            self._finish_training(step, task)
             # Saved before it is recorded: if a crash happens in between, the step is evaluated and recorded after resuming.
             self._save()
         if self.recorder.next_step == step:
-            measured = accuracies(self.learner, self.learner.visited)
+            measured = self._evaluate()
             self.recorder.after_task(
                 self.net,
                 accuracy=measured,
@@ -194,6 +202,24 @@ class Loop:
         self.meter.reset()
         self.evaluations = []
         self.position = {"step": step + 1, "epoch": 0, "batch": 0, "trained": False}
+
+    def _training_data(self, task: int) -> TrainingData:
+        """Return the examples that a step trains on."""
+        context = self.learner.context
+        return TrainingData(self.learner.training_examples(task), context.preparation, context.device)
+
+    def _finish_training(self, step: int, task: int) -> None:
+        """Let the learner store what later tasks need, and release what only the training of this task needed."""
+        self.learner.after_task(step, task)
+        # Read after `after_task`, because computing importances is part of the cost.
+        self.cost |= {"operations": self.meter.operations}
+        self.learner.visited += self._tasks_trained_with(task)
+        self.position |= {"trained": True}
+        self.optimizer, self.best = None, {}
+
+    def _evaluate(self) -> list[float]:
+        """Return the accuracy on every task."""
+        return accuracies(self.learner, self.learner.visited)
 
     def _train_epochs(self, step: int, task: int, data: TrainingData) -> None:
         """Train the remaining epochs of a step and restore the best weights if training stopped early."""
@@ -233,20 +259,13 @@ class Loop:
         every = self.run.training.evaluate_every
         order = data.order(self.run.seed, step, epoch, self.run.training.batch_size)
         for index in range(self.position["batch"], len(order)):
-            batch = data.batch(order[index], task, generator)
-            optimizer.zero_grad()
-            loss = learner.loss(batch)
-            loss.backward()  # type: ignore[no-untyped-call]
-            value = float(loss.detach())
+            value = self.train_batch(data.batch(order[index], task, generator), optimizer)
             if not math.isfinite(value):
                 raise DivergedError(
                     f"{self.recorder.path}: the loss became {value} at step {step + 1}, epoch {epoch + 1}, "
                     f"batch {index + 1}; the checkpoints of {self.recorder.next_step} finished step(s) are kept; "
                     "try a lower learning rate (--lr)"
                 )
-            learner.after_backward(batch)
-            optimizer.step()
-            learner.after_update(batch)
             self.progress.batch(epoch, value)
             if every and (epoch * len(order) + index + 1) % every == 0:
                 measured = accuracies(learner, [*learner.visited, *self._tasks_trained_with(task)])
@@ -254,6 +273,19 @@ class Loop:
             self.position |= {"epoch": epoch, "batch": index + 1}
             self._save_if_older_than(self.save_seconds)
         self.position |= {"batch": 0}
+
+    def train_batch(self, batch: Batch, optimizer: torch.optim.Optimizer) -> float:
+        """Update the network with a batch and return its loss; without an update if the loss is not finite."""
+        optimizer.zero_grad()
+        with self.precision.autocast():
+            loss = self.learner.loss(batch)
+        can_update = self.precision.backward(loss, (optimizer, *self.learner.own_optimizers()))
+        value = float(loss.detach())
+        if can_update and math.isfinite(value):
+            self.learner.after_backward(batch)
+            optimizer.step()
+            self.learner.after_update(batch)
+        return value
 
     def _should_stop(self, task: int) -> bool:
         """Keep the weights with the best validation accuracy on the trained tasks; return whether patience has run out."""
@@ -295,6 +327,7 @@ class Loop:
                 "optimizer": None if self.optimizer is None else self.optimizer.state_dict(),
                 "learner": self.learner.state(),
                 "meter": self.meter.state(),
+                "precision": self.precision.state(),
                 "random": {
                     "global": torch.get_rng_state(),
                     "augmentation": self.generator.get_state(),
@@ -316,6 +349,7 @@ class Loop:
             self.optimizer.load_state_dict(state["optimizer"])
         self.learner.load_state(state["learner"])
         self.meter.load_state(state["meter"])
+        self.precision.load_state(state.get("precision", {}))
         torch.set_rng_state(state["random"]["global"])
         self.generator.set_state(state["random"]["augmentation"])
         self.learner.context.generator.set_state(state["random"]["learner"])

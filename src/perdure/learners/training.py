@@ -12,6 +12,7 @@ from torch import nn
 from perdure.base.errors import InputError, error_suggestion
 
 Optimizer = Literal["sgd", "adam", "adagrad"]
+Amp = Literal["off", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,9 @@ class Training:
     ``milestones``: epochs after which the learning rate is multiplied by ``decay``. ``patience``: stop a task when its
     validation accuracy has not increased for this many epochs and restore the best weights; 0 trains all epochs.
     ``evaluate_every``: evaluate all tasks after every this many batches within a task (for the stability-gap measures);
-    0 evaluates only after each task.
+    0 evaluates only after each task. ``amp``: automatic mixed precision; the losses of training batches are computed in this
+    type where PyTorch considers it safe. Parameters, importances, checkpoints, evaluations and explanations stay in single
+    precision.
     """
 
     epochs: int = 10
@@ -34,6 +37,7 @@ class Training:
     decay: float = 0.1
     patience: int = 0
     evaluate_every: int = 0
+    amp: Amp = "off"
 
     def __post_init__(self) -> None:
         for name, minimum in (("epochs", 1), ("batch_size", 1), ("patience", 0), ("evaluate_every", 0)):
@@ -45,10 +49,10 @@ class Training:
         for name in ("momentum", "weight_decay"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name}: expected a number of at least 0, got {getattr(self, name)}")
-        if self.optimizer not in get_args(Optimizer):
-            raise InputError(
-                f"optimizer: unknown name {self.optimizer!r}; {error_suggestion(self.optimizer, list(get_args(Optimizer)))}"
-            )
+        for name, choices in (("optimizer", get_args(Optimizer)), ("amp", get_args(Amp))):
+            value = getattr(self, name)
+            if value not in choices:
+                raise InputError(f"{name}: unknown name {value!r}; {error_suggestion(str(value), list(choices))}")
         if self.momentum and self.optimizer != "sgd":
             raise InputError(
                 f"momentum: expected 0 with {self.optimizer}, got {self.momentum}; momentum is an option of sgd"
@@ -75,4 +79,6 @@ class Training:
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.amp == "off":
+            del values["amp"]  # records without mixed precision stay as earlier versions write them
         return {**values, "milestones": list(self.milestones)}

@@ -83,6 +83,14 @@ def best_settings(
     return dict(best["settings"])
 
 
+def finished_trials(file: Path | None) -> int:
+    """Return the number of finished trials in a file; 0 if there is none."""
+    if file is None or not file.exists():
+        return 0
+    saved = read_json(file)
+    return len(saved["trials"]) if isinstance(saved, dict) and isinstance(saved.get("trials"), list) else 0
+
+
 def with_tuned_settings(run: Run, settings: dict[str, Any]) -> Run:
     """Return the run with other settings; fields of `Training` and the learner's settings can be mixed."""
     shared = {field.name for field in fields(Training)}

@@ -60,6 +60,7 @@ from perdure.metrics.intervals import (
     Difference,
     Interval,
     RunDifference,
+    binomial_interval,
     holm,
     interval,
     paired_difference,
@@ -68,7 +69,7 @@ from perdure.metrics.intervals import (
 from perdure.metrics.mege_reco import PairScores, mege, mege_distance, mege_reco_scores, reco
 from perdure.metrics.missing import Missing, reason
 from perdure.metrics.prediction_tests import PredictionTest, combine_p_values, similarity_test, value_test
-from perdure.metrics.proportions import PairedDifferenceOfProportions, binomial_interval, paired_accuracy_difference
+from perdure.metrics.proportions import PairedDifferenceOfProportions, paired_accuracy_difference
 from perdure.metrics.registered_metrics import compute_metric_variants, compute_metrics
 from perdure.metrics.registry import METRICS, Metric, RunNumbers, metric
 from perdure.metrics.retraining import RetrainingScores, Trend, retraining_scores, retraining_trend_test

@@ -1,4 +1,4 @@
-"""Confidence intervals over runs and over examples, the bootstrap, paired differences and Holm's correction."""
+"""Confidence intervals over runs and over examples, exact intervals, the bootstrap, paired differences, Holm's correction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import stdtr, stdtrit
+from scipy.special import betaincinv, stdtr, stdtrit
 
 from perdure.base.errors import InputError
 from perdure.metrics.missing import FloatArray, Missing, as_floats, reason
@@ -57,8 +57,7 @@ def interval(
 
     If the value of one run is missing, the interval is missing: leaving the run out would compare different sets of runs.
     """
-    if not 0 < level < 1:
-        raise InputError(f"level: expected a number between 0 and 1, such as 0.95, got {level!r}")
+    check_level(level)
     runs = list(values)
     absent = [value for value in runs if isinstance(value, Missing)]
     if absent:
@@ -101,6 +100,34 @@ def studentized_pivots(array: FloatArray, resamples: int, seed: int = 0) -> Floa
 def _stderr(array: FloatArray) -> FloatArray:
     spread: FloatArray = array.std(axis=-1, ddof=1) / math.sqrt(array.shape[-1])
     return spread
+
+
+def binomial_interval(successes: int, trials: int, level: float = 0.95) -> Interval:
+    """Return a proportion with its exact interval (Clopper and Pearson 1934), whose coverage is at least ``level``.
+
+    The ends are the proportions at which a count at least, or at most, as large as ``successes`` has probability
+    (1 - level) / 2. For an accuracy: ``successes`` of ``trials`` test examples are classified correctly.
+    """
+    check_level(level)
+    if trials < 1 or not 0 <= successes <= trials or successes != int(successes) or trials != int(trials):
+        raise InputError(
+            f"successes, trials: expected 0 <= successes <= trials and trials > 0, got {successes}, {trials}"
+        )
+    low, high = clopper_pearson_ends(int(successes), int(trials), (1 - level) / 2)
+    return Interval(successes / trials, low, high, int(trials), "exact", None, level)
+
+
+def clopper_pearson_ends(successes: int, trials: int, tail: float) -> tuple[float, float]:
+    """Return the ends of the exact interval of a proportion, each with the error probability ``tail``."""
+    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    high = float(betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
+    return low, high
+
+
+def check_level(level: float) -> None:
+    """Refuse a confidence level outside (0, 1)."""
+    if not 0 < level < 1:
+        raise InputError(f"level: expected a number between 0 and 1, such as 0.95, got {level!r}")
 
 
 def bootstrap_means(table: ExampleTable, seed: int = 0, resamples: int = RESAMPLES) -> dict[int, FloatArray]:
@@ -301,8 +328,7 @@ def paired_run_difference(
         raise InputError(
             f"paired runs: expected as many values of both methods, got {len(first_values)} and {len(second_values)}"
         )
-    if not 0 < level < 1:
-        raise InputError(f"level: expected a number between 0 and 1, such as 0.95, got {level!r}")
+    check_level(level)
     values = first_values - second_values
     if np.isnan(values).any():
         return _without_interval(math.nan, len(values), "a run has no value", level)

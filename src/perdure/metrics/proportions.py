@@ -1,4 +1,4 @@
-"""Exact intervals of accuracies: of one accuracy, and of the difference of two accuracies on the same examples."""
+"""The exact interval of the difference of two accuracies on the same examples."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import betainc, betaincinv, gammaln, ndtri, xlog1py, xlogy
+from scipy.special import betainc, gammaln, ndtri, xlog1py, xlogy
 
 from perdure.base.errors import InputError
-from perdure.metrics.intervals import Interval
+from perdure.metrics.intervals import check_level, clopper_pearson_ends
 from perdure.metrics.missing import FloatArray
 
 SET_SHARE = 1e-4
@@ -41,21 +41,6 @@ class PairedDifferenceOfProportions:
     level: float = 0.95
 
 
-def binomial_interval(successes: int, trials: int, level: float = 0.95) -> Interval:
-    """Return a proportion with its exact interval (Clopper and Pearson 1934), whose coverage is at least ``level``.
-
-    The ends are the proportions at which a count at least, or at most, as large as ``successes`` has probability
-    (1 - level) / 2. For an accuracy: ``successes`` of ``trials`` test examples are classified correctly.
-    """
-    _check_level(level)
-    if trials < 1 or not 0 <= successes <= trials or successes != int(successes) or trials != int(trials):
-        raise InputError(
-            f"successes, trials: expected 0 <= successes <= trials and trials > 0, got {successes}, {trials}"
-        )
-    low, high = _clopper_pearson(int(successes), int(trials), (1 - level) / 2)
-    return Interval(successes / trials, low, high, int(trials), "exact", None, level)
-
-
 def paired_accuracy_difference(before: Any, after: Any, level: float = 0.95) -> PairedDifferenceOfProportions:
     """Return the accuracy of ``after`` minus that of ``before`` on the same examples, with an exact interval.
 
@@ -73,7 +58,7 @@ def paired_accuracy_difference(before: Any, after: Any, level: float = 0.95) -> 
     ``p`` is twice the smaller tail at d = 0; it is below 1 - level if and only if the interval excludes 0. (McNemar's exact
     test conditions on D, which gives no interval of the difference.)
     """
-    _check_level(level)
+    check_level(level)
     first, second = _as_correct(before, "before"), _as_correct(after, "after")
     if len(first) != len(second):
         raise InputError(f"before, after: expected the same examples, got {len(first)} and {len(second)}")
@@ -92,7 +77,7 @@ class _Tail:
     def __init__(self, gained: int, lost: int, n: int, size: float) -> None:
         self.n, self.size, self.gamma = n, size, SET_SHARE * size
         self.mean = (gained - lost) / n
-        self.rates = _clopper_pearson(gained + lost, n, self.gamma / 2)
+        self.rates = clopper_pearson_ends(gained + lost, n, self.gamma / 2)
         self.discordant = _likely_counts(n, *self.rates)
         z = -float(ndtri(size))
         margin = z * math.sqrt(gained + lost + z**2 / 4)
@@ -166,12 +151,6 @@ def _at_least(fewest: NDArray[Any], trials: NDArray[Any], rate: FloatArray) -> F
     return tails
 
 
-def _clopper_pearson(successes: int, trials: int, tail: float) -> tuple[float, float]:
-    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
-    high = float(betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
-    return low, high
-
-
 def _as_correct(values: Any, name: str) -> NDArray[np.bool_]:
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
@@ -181,8 +160,3 @@ def _as_correct(values: Any, name: str) -> NDArray[np.bool_]:
     if array.dtype != bool and not np.isin(array, (0, 1)).all():
         raise InputError(f"{name}: expected whether each example is classified correctly (true or false)")
     return array.astype(bool)
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise InputError(f"level: expected a number between 0 and 1, such as 0.95, got {level!r}")

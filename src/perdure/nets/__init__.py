@@ -6,8 +6,17 @@ network. Networks are imported on first use. Other packages can add networks thr
 """
 
 from perdure.nets.features import features_and_outputs, features_of, head_of
-from perdure.nets.layers import Add, Network
-from perdure.nets.registry import Description, build, count_parameters, describe, names, network, summaries
+from perdure.nets.registry import (
+    Add,
+    Description,
+    Network,
+    build,
+    count_parameters,
+    describe,
+    names,
+    network,
+    summaries,
+)
 
 __all__ = [
     "Add",

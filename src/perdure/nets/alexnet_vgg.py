@@ -10,8 +10,7 @@ from functools import partial
 
 from torch import nn
 
-from perdure.nets.layers import Network, init_for_relu, output_side
-from perdure.nets.registry import network
+from perdure.nets.registry import Network, init_for_relu, network, output_side
 
 
 @network(

@@ -7,8 +7,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from perdure.nets.layers import Add, Network, convolution, init_for_relu, named_sequential
-from perdure.nets.registry import network
+from perdure.nets.registry import Add, Network, convolution, init_for_relu, named_sequential, network
 from perdure.nets.resnet import resnet_projection, stages
 
 

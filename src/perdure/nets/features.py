@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.nets.layers import Network
+from perdure.nets.registry import Network
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle

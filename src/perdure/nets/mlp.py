@@ -6,8 +6,7 @@ from math import prod
 
 from torch import nn
 
-from perdure.nets.layers import Network
-from perdure.nets.registry import network
+from perdure.nets.registry import Network, network
 
 
 def perceptron(shape: tuple[int, ...], outputs: int, hidden: int, layers: int) -> Network:

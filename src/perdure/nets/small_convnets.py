@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from perdure.nets.layers import Network, init_for_relu, output_side
-from perdure.nets.registry import network
+from perdure.nets.registry import Network, init_for_relu, network, output_side
 
 
 @network(

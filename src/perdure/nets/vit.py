@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
-from perdure.nets.layers import Add, Network, named_sequential
-from perdure.nets.registry import network
+from perdure.nets.registry import Add, Network, named_sequential, network
 
 HEAD_SIZE = 16
 

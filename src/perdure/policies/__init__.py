@@ -5,6 +5,7 @@ from perdure.policies.policy import Policy, Rule, make_policy
 from perdure.policies.quantities import QUANTITIES, Quantity, quantity
 from perdure.policies.reading import read_policy
 from perdure.policies.results import CheckResult, RuleResult
+from perdure.policies.verdicts import Rating, Thresholds, VerdictSettings, judge
 
 __all__ = [
     "QUANTITIES",
@@ -13,9 +14,13 @@ __all__ = [
     "Policy",
     "Quantity",
     "Question",
+    "Rating",
     "Rule",
     "RuleResult",
+    "Thresholds",
+    "VerdictSettings",
     "decide",
+    "judge",
     "make_policy",
     "quantity",
     "read_policy",

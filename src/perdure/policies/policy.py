@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from perdure.base.errors import InputError, error_suggestion, escape_control_characters
 from perdure.policies.quantities import GROUPS, Per, Quantity, quantity
+from perdure.policies.verdicts import DEFAULT_THRESHOLDS, QUESTION_NAMES, QuestionName, Thresholds, VerdictSettings
 
 SCHEMA = 1
 FALSE_ALARM_RATE = 0.05
 MOST_RULES = 1000
 LONGEST_NAME = 200
+NO_RULE = "the policy has no rule. Write [[rule]], then metric and threshold."
 Severity = Literal["error", "warning"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning")
-POLICY_KEYS = ("schema", "false_alarm_rate", "rule")
+POLICY_KEYS = ("schema", "false_alarm_rate", "rule", "rank_by", "verdicts")
+VERDICT_KEYS = ("good", "bad")
 RULE_KEYS = (
     "metric",
     "threshold",
@@ -62,12 +65,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Policy:
-    """Rules, and the probability of any wrong decision over all of them together."""
+    """Rules, the probability of any wrong decision over all of them together, and how reports judge and rank learners."""
 
     rules: tuple[Rule, ...]
     false_alarm_rate: float = FALSE_ALARM_RATE
     source: str = "policy"
     """The policy file."""
+    verdicts: VerdictSettings = field(default_factory=VerdictSettings)
+    """Thresholds and ranking of reports; the gate does not use them."""
 
 
 At = Callable[[str], str]
@@ -111,12 +116,57 @@ def make_policy(value: Mapping[str, Any], places: Places | None = None) -> Polic
         raise InputError(
             f"{where(None, 'rule')}: rule: expected rules, each after a line [[rule]], got {_shown(rules)}"
         )
-    if not rules:
-        raise InputError(f"{source}: the policy has no rule. Write [[rule]], then metric and threshold.")
+    if not rules and not {"rank_by", "verdicts"} & value.keys():
+        raise InputError(f"{source}: {NO_RULE}")
     if len(rules) > MOST_RULES:
         raise InputError(f"{source}: expected at most {MOST_RULES} rules, got {len(rules)}")
     made = [_rule(rule, index, where) for index, rule in enumerate(rules)]
-    return Policy(tuple(made), rate, source)
+    return Policy(tuple(made), rate, source, _verdicts(value, where))
+
+
+def _verdicts(value: Mapping[str, Any], where: Places) -> VerdictSettings:
+    """Return how reports rank and judge learners; questions that the policy does not name keep their default."""
+
+    def at(key: str) -> str:
+        return where(None, key)
+
+    rank_by = _quantity(value["rank_by"], at, "rank_by").name if "rank_by" in value else VerdictSettings.rank_by
+    tables = value.get("verdicts", {})
+    if not isinstance(tables, Mapping):
+        raise InputError(
+            f"{at('verdicts')}: verdicts: expected thresholds after a line like [verdicts.reasons], got {_shown(tables)}"
+        )
+    _check_keys(tables, QUESTION_NAMES, at)
+    metric = VerdictSettings.metric
+    thresholds: dict[QuestionName, Thresholds] = dict(DEFAULT_THRESHOLDS)
+    for question in QUESTION_NAMES:
+        if question not in tables:
+            continue
+        table = tables[question]
+        if not isinstance(table, Mapping):
+            raise InputError(f"{at(question)}: {question}: expected a table with good and bad, got {_shown(table)}")
+        is_performance = question == "performance"
+        _check_keys(table, (*VERDICT_KEYS, *(("metric",) if is_performance else ())), at)
+        if is_performance and "metric" in table:
+            metric = _quantity(table["metric"], at, "metric").name
+            if metric != VerdictSettings.metric and not set(VERDICT_KEYS) <= table.keys():
+                raise InputError(f"{at('metric')}: {metric} has no default thresholds; write good and bad")
+        thresholds[question] = _thresholds(table, question, metric, thresholds[question], at)
+    return VerdictSettings(rank_by, metric, thresholds)
+
+
+def _thresholds(
+    table: Mapping[str, Any], question: QuestionName, metric: str, default: Thresholds, at: At
+) -> Thresholds:
+    good, bad = (_number(table[key], key, at) if key in table else getattr(default, key) for key in VERDICT_KEYS)
+    higher = quantity(metric).higher_is_better if question == "performance" else True
+    if good == bad or (good > bad) != higher:
+        order = "higher" if higher else "lower"
+        raise InputError(
+            f"{at('good' if 'good' in table else 'bad')}: {question}: expected good to be {order} than bad, got good = "
+            f"{good:g} and bad = {bad:g}"
+        )
+    return Thresholds(good, bad)
 
 
 def _rule(value: Any, index: int, where: Places) -> Rule:
@@ -160,13 +210,13 @@ def _check_keys(value: Mapping[str, Any], known: Sequence[str], at: At) -> None:
             raise InputError(f"{at(key)}: unknown key {word!r}, {error_suggestion(word, list(known))}")
 
 
-def _quantity(name: Any, at: At) -> Quantity:
+def _quantity(name: Any, at: At, key: str = "metric") -> Quantity:
     if not isinstance(name, str):
-        raise InputError(f"{at('metric')}: metric: expected a name in quotes, got {_shown(name)}")
+        raise InputError(f"{at(key)}: {key}: expected a name in quotes, got {_shown(name)}")
     try:
         return quantity(name)
     except InputError as error:
-        raise InputError(f"{at('metric')}: {error}") from None
+        raise InputError(f"{at(key)}: {error}") from None
 
 
 def _choice(value: Mapping[str, Any], key: str, choices: Sequence[Any], at: At) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from perdure.base.errors import InputError, error_message
 from perdure.base.files import read_text
@@ -16,6 +18,21 @@ LONGEST_LINE = 10_000
 """Characters of a line; a key of many parts would take long to read."""
 _RULE = re.compile(r"^[ \t]*\[\[[ \t]*rule[ \t]*\]\]", re.MULTILINE)
 _AT_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+
+
+PolicySource = str | Path | Policy | Mapping[str, Any]
+"""A policy file, a policy, or a mapping with the keys of a policy file."""
+
+
+def as_policy(policy: PolicySource) -> Policy:
+    """Return the policy that a file or a mapping describes."""
+    if isinstance(policy, Policy):
+        return policy
+    if isinstance(policy, str | Path):
+        return read_policy(policy)
+    if isinstance(policy, Mapping):
+        return make_policy(policy)
+    raise InputError(f"policy: expected a file, a Policy or a mapping, got {type(policy).__name__}")
 
 
 def read_policy(path: str | Path) -> Policy:

@@ -29,6 +29,7 @@ from perdure.base.files import (
     shorten_text,
     write_atomically,
 )
+from perdure.record.kept_checkpoints import describe_kept_checkpoints, is_kept_checkpoints
 from perdure.record.schema import (
     ACCURACY,
     ACCURACY_COLUMNS,
@@ -133,7 +134,10 @@ class Record:
     def checkpoint(self, step: int) -> dict[str, Tensor]:
         """Return the network's state_dict after a step (0-based)."""
         if step not in self.manifest.checkpoints:
-            raise InputError(f"{self.path}: no checkpoint was kept after step {step + 1}.")
+            reason = describe_kept_checkpoints(self.manifest.keep_checkpoints)
+            raise InputError(
+                f"{self.path}: no checkpoint was kept after step {step + 1}{f': {reason}' if reason else ''}."
+            )
         point = self.manifest.checkpoints[step]
         return load_tensors(self.path / point.file, point.sha256)
 
@@ -193,10 +197,14 @@ def split_record_paths(paths: Iterable[str | Path]) -> tuple[list[Path], list[Pa
     return records, others
 
 
+MEASUREMENT_FILES = (MANIFEST, ACCURACY, EVALUATIONS, COST)
+"""The files of a record that hold its measurements; those that do not exist are left out."""
+
+
 def record_digest(path: Path) -> str:
     """Return the SHA-256 of the measurements of a record: it changes if and only if one of the files changes."""
     total = hashlib.sha256()
-    for name in (MANIFEST, ACCURACY, EVALUATIONS, COST):
+    for name in MEASUREMENT_FILES:
         if (path / name).exists():
             total.update(name.encode() + hashlib.sha256((path / name).read_bytes()).digest())
     return total.hexdigest()
@@ -215,7 +223,7 @@ def _verify(path: Path, manifest: Manifest) -> None:
         raise InputError(
             f"{path / DIGESTS}: the file is missing, so the record cannot be verified. Restore it from a backup."
         )
-    for name in (MANIFEST, ACCURACY, EVALUATIONS, COST):
+    for name in MEASUREMENT_FILES:
         if not check_digest(path / name) and (path / name).exists():
             raise InputError(
                 f"{path / name}: not part of the record ({DIGESTS} does not list it). Remove the file, or restore {DIGESTS}."
@@ -271,6 +279,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         ("settings", "network", "provenance", "checkpoints", "decisions", "software", "hardware"),
         ("an object", _is_object),
     ),
+    "keep_checkpoints": ("all, last or every-K", is_kept_checkpoints),
     "changes": ("a list of objects", lambda value: _is_list(value, _is_object)),
 }
 """What each field of record.json must be."""

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import InputError, error_suggestion
 from perdure.base.files import read_csv_file, settle_digests, write_csv_file, write_json
+from perdure.base.registry import software_versions
 from perdure.record import schema
+from perdure.record.kept_checkpoints import ALL, check_kept_checkpoints, kept_steps
 from perdure.record.reader import (
     Cost,
     Record,
@@ -52,7 +54,8 @@ class Recorder:
     data also a file or folder. The record stores the place and digests, never code, and every command can then use the record
     (docs/own-models.md). ``measure``: the values are accuracies in [0, 1], losses (``loss``, lower is better) or another
     performance (``performance``, higher is better). ``decides_by`` names a decision rule other than the argmax of the logits;
-    its tensors are then passed to ``after_task``.
+    its tensors are then passed to ``after_task``. ``keep_checkpoints``: keep the checkpoints of all steps (``all``), only the
+    last one (``last``), or also one after every K steps (``every-K``), which saves disk space in long sequences.
 
     A directory that holds a record already raises `InputError` unless ``resume=True``. Then ``next_step`` is the step to
     continue with, and ``restore(net)`` loads the last checkpoint. If the software, the device or the number of threads has
@@ -79,6 +82,7 @@ class Recorder:
         test_examples: Sequence[int] | None = None,
         measure: schema.Measure = "accuracy",
         hardware: Mapping[str, Any] | None = None,
+        keep_checkpoints: str = ALL,
         resume: bool = False,
         allow_changes: bool = False,
     ) -> None:
@@ -101,8 +105,9 @@ class Recorder:
             lifetime_bits=lifetime_bits,
             measure=measure,
             test_examples=check_test_examples(test_examples or (), len(names)),
-            software=schema.manifest_software(),
+            software=software_versions(),
             hardware={**schema.manifest_hardware(), **_plain(hardware, "hardware")},
+            keep_checkpoints=check_kept_checkpoints(keep_checkpoints),
             digests=True,
         )
         self._accuracies: list[tuple[int, int | None, int, float]] = []
@@ -208,11 +213,24 @@ class Recorder:
             self._write_table(schema.EVALUATIONS, schema.EVALUATION_COLUMNS, self._evaluations)
         self._write_table(schema.COST, ("after", "trained", *Cost.columns()), self._costs)
         # The manifest is written last: it commits the step.
+        listed = kept_steps(self._manifest.keep_checkpoints, step + 1)
         manifest = dataclasses.replace(
-            self._manifest, steps_done=step + 1, checkpoints=checkpoints, decisions=decisions
+            self._manifest,
+            steps_done=step + 1,
+            checkpoints={number: checkpoints[number] for number in listed if number in checkpoints},
+            decisions={number: decisions[number] for number in listed if number in decisions},
         )
         self._write_manifest(manifest)
         self._manifest = manifest
+        self._remove_unlisted_checkpoints()
+
+    def _remove_unlisted_checkpoints(self) -> None:
+        """Remove the checkpoints that are not kept. Only after a commit: until then the record needs its last one."""
+        if self._manifest.keep_checkpoints == ALL:
+            return
+        for step in set(range(self.next_step)) - {*kept_steps(self._manifest.keep_checkpoints, self.next_step)}:
+            for name in (schema.checkpoint_name(step), schema.schema_decision_name(step)):
+                (self.path / name).unlink(missing_ok=True)
 
     def _write_table(self, file: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         write_csv_file(self.path / file, columns, rows, digest=self._manifest.digests)
@@ -292,6 +310,11 @@ class Recorder:
                 f"{self.path}: cannot resume: the record has curriculum {orders[0]}, the call {orders[1]}."
                 " Choose another directory."
             )
+        if old.keep_checkpoints != new.keep_checkpoints:
+            raise InputError(
+                f"{self.path}: cannot resume: the record has --keep-checkpoints {old.keep_checkpoints}, the call "
+                f"{new.keep_checkpoints}. Pass the same value, or choose another directory."
+            )
         for file in [*old.checkpoints.values(), *old.decisions.values()]:
             record.check_checkpoint(file)
         if old.digests:
@@ -308,6 +331,7 @@ class Recorder:
         )
         if changes:
             self._write_manifest(self._manifest)
+        self._remove_unlisted_checkpoints()
         if record.initial is not None:
             self._accuracies += self._accuracy_rows(0, None, record.initial.tolist())
         for step, row in enumerate(record.table):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
+
+from perdure.record.kept_checkpoints import ALL
 
 SCHEMA = 1
 Measure = Literal["accuracy", "loss", "performance"]
@@ -59,6 +60,8 @@ class Manifest:
     hardware: dict[str, Any] = field(default_factory=dict)
     changes: tuple[dict[str, Any], ...] = ()
     """Changes of software or hardware between interruptions: the step from which on it holds, the old and the new value."""
+    keep_checkpoints: str = ALL
+    """Which checkpoints are kept: ``all``, ``last`` or ``every-K``."""
     digests: bool = False
     """Whether digests.json lists the SHA-256 of the files of the record."""
 
@@ -67,6 +70,8 @@ class Manifest:
         value = asdict(self)
         if self.measure == "accuracy":
             del value["measure"]  # records of accuracies stay as earlier versions write them
+        if self.keep_checkpoints == ALL:
+            del value["keep_checkpoints"]
         value["curriculum"] = [task + 1 for task in self.curriculum]
         value["changes"] = [{**change, "step": change["step"] + 1} for change in self.changes]
         for name in ("checkpoints", "decisions"):
@@ -82,17 +87,6 @@ def checkpoint_name(step: int) -> str:
 def schema_decision_name(step: int) -> str:
     """Return the path, inside the record, of the additional tensors for decisions after a step (0-based)."""
     return f"{CHECKPOINTS}/after-{step + 1:02d}-decision.safetensors"
-
-
-def manifest_software() -> dict[str, str]:
-    """Return the versions of the packages that affect results, without importing them."""
-    versions = {"python": platform.python_version()}
-    for name in ("perdure", "torch", "numpy"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
 
 
 def manifest_hardware() -> dict[str, Any]:

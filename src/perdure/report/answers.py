@@ -6,15 +6,25 @@ import math
 from collections.abc import Sequence
 
 from perdure.audits import MEASURES, Audit, LatentProperties, LearnerAudit, ShapcResult
-from perdure.audits.shapc.results import (
+from perdure.audits.summary.questions import CAUSES, PERFORMANCE, REASONS
+from perdure.audits.summary.text import (
     CLIP_NOTE,
     clipped_score,
     explain_calibrated_score,
     has_forgotten_most,
     is_clipped_score,
 )
-from perdure.report.cards import Answer, Number, card_bar_positions, card_clipped, card_margin, card_percent, detail
-from perdure.report.questions import CAUSES, PERFORMANCE, REASONS
+from perdure.report.cards import (
+    Answer,
+    Number,
+    card_bar_positions,
+    card_clipped,
+    card_margin,
+    card_percent,
+    detail,
+    not_measured_answer,
+)
+from perdure.report.glossary import term
 from perdure.report.trust.answers import answer_retraining, answer_trust
 
 
@@ -54,8 +64,12 @@ def _answer_performance(audit: Audit, entry: LearnerAudit) -> Answer:
             card_margin(accuracy, scale=100, digits=1),
             *card_bar_positions(accuracy),
         ),
-        tuple(detail(MEASURES[name].label, entry.measures[name]) for name in details)
-        + tuple(detail(f"CL_score {name}", value) for name, value in entry.scores.items() if value.mean == value.mean),
+        tuple(detail(_spelled(name), entry.measures[name], name) for name in details)
+        + tuple(
+            detail(f"CL_score {name}", value, "cl_score")
+            for name, value in entry.scores.items()
+            if value.mean == value.mean
+        ),
     )
 
 
@@ -116,7 +130,7 @@ def _answer_reasons(audit: Audit, entry: LearnerAudit) -> Answer:
         return Answer(REASONS, missing="Not applicable: there is no earlier network to compare with.")
     results = [result for result in audit.shapc if result.run in entry.runs]
     if not results:
-        return Answer(REASONS, missing="Not measured in this audit.", command="perdure audit RUNS --shapc")
+        return not_measured_answer(audit, entry, REASONS)
     calibrated, unit = entry.measures["shapc_calibrated"], "run" if len(results) > 1 else "example"
     if math.isnan(calibrated.mean):
         return Answer(REASONS, missing=f"Measured, but not available: {calibrated.reason}.")
@@ -138,7 +152,7 @@ def _answer_reasons(audit: Audit, entry: LearnerAudit) -> Answer:
             card_margin(shown, digits=2, unit=unit),
             *card_bar_positions(shown),
         ),
-        (detail("SHAPC-Mean", entry.measures["shapc_mean"]), detail("SHAPC-Var", entry.measures["shapc_var"])),
+        tuple(detail(MEASURES[name].label, entry.measures[name], name) for name in ("shapc_mean", "shapc_var")),
     )
 
 
@@ -173,9 +187,11 @@ def _answer_causes(audit: Audit, entry: LearnerAudit) -> Answer:
         return Answer(
             CAUSES, missing="Not applicable: it learns all tasks in one step, so there are no curves to explain."
         )
+    if entry.measure != "accuracy":
+        return Answer(CAUSES, missing=f"CLAMP is fitted to accuracies; these runs hold {entry.measure} values.")
     fits = [fit for fit in audit.clamp if fit.benchmark == entry.benchmark and entry.learner in fit.algorithms]
     if not fits:
-        return Answer(CAUSES, missing="Not fitted in this audit.", command="perdure audit RUNS --clamp")
+        return not_measured_answer(audit, entry, CAUSES)
     fit = fits[0]
     index = fit.algorithms.index(entry.learner)
     numbers = {name: _property(fit, name, index) for name in ("efficiency", "retention", "translation")}
@@ -200,8 +216,14 @@ def _property(fit: LatentProperties, name: str, index: int) -> Number:
     value = float(fit.estimates[name][index])
     low, high = (float(bound) for bound in fit.intervals[name][index])
     bounds = f"{low:.2f} to {'unbounded' if math.isinf(high) else f'{high:.2f}'}"
-    return Number(name, f"{value:.2f}", f"95 % interval {bounds}", *card_clipped(low, value, high))
+    return Number(name, f"{value:.2f}", f"95 % interval {bounds}", *card_clipped(low, value, high), name)
 
 
 def _is_known(entry: LearnerAudit, name: str) -> bool:
     return name in entry.measures and not math.isnan(entry.measures[name].mean)
+
+
+def _spelled(name: str) -> str:
+    """Return the name of a metric, spelled out, with its abbreviation."""
+    entry, label = term(name), MEASURES[name].label
+    return label if entry.name.lower() == label.lower() else f"{entry.name} ({label})"

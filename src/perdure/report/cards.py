@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perdure.audits import Interval
-from perdure.report.questions import Question
+from perdure.audits import Audit, Interval, LearnerAudit
+from perdure.audits.summary.questions import Question
+from perdure.audits.summary.text import measuring_command, what_is_needed
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Number:
     low: float
     mean: float
     high: float
+    key: str = ""
+    """The entry of the glossary that explains the number."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,13 @@ class Answer:
     command: str = ""
 
 
+def not_measured_answer(audit: Audit, entry: LearnerAudit, question: Question) -> Answer:
+    """Return the answer to a question that was not measured: the command that measures it, or what it needs."""
+    needed = what_is_needed(audit, [entry], question)
+    command = question.command if needed else measuring_command(audit, question, entry)
+    return Answer(question, missing=f"Not measured. {needed}".rstrip(), command=command)
+
+
 def card_percent(value: float) -> str:
     """Return a fraction as a percentage with one decimal."""
     return f"{100 * value:.1f} %"
@@ -50,9 +60,9 @@ def card_margin(value: Interval, *, scale: float = 1.0, digits: int = 3, unit: s
     return f"{100 * value.level:.0f} % interval {bounds}, {count}"
 
 
-def detail(name: str, value: Interval) -> Number:
+def detail(name: str, value: Interval, key: str = "") -> Number:
     """Return a number with three decimals for the list of details."""
-    return Number(name, f"{value.mean:.3f}", card_margin(value), *card_bar_positions(value))
+    return Number(name, f"{value.mean:.3f}", card_margin(value), *card_bar_positions(value), key)
 
 
 def card_bar_positions(value: Interval) -> tuple[float, float, float]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from perdure.audits import CRITERIA, MEASURES, WEIGHTS, Audit, Interval, LearnerAudit, ShapcResult
-from perdure.audits.shapc.results import clipped_score
+from perdure.audits.summary.text import clipped_score
 from perdure.report.chart_numbers import chart_interval, chart_number, numbers
 from perdure.report.trust.chart_data import trust_data
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader
 from PIL import Image
 
 from perdure import __version__
 from perdure.audits import Interval
-from perdure.audits.shapc.results import clipped_score, is_clipped_score
+from perdure.audits.summary.text import clipped_score, is_clipped_score
+from perdure.base.errors import escape_control_characters
 from perdure.base.files import write_atomically
 from perdure.comparisons import Comparison, ShownExample
 from perdure.comparisons.results import describe_test
 from perdure.report.comparison_charts import change_chart, feature_bars, reasons_chart, text_levels
-from perdure.report.page import asset_text, content_security_policy
+from perdure.report.glossary import GLOSSARY, term
+from perdure.report.page import asset_text, content_security_policy, page_environment
 from perdure.report.viewer import CLIP_QUANTILE, LEVELS, palette_image, png_text
 
 MOST_FEATURES = 15
@@ -31,54 +33,79 @@ _TEST_ROWS = {
     "reasons": "Reasons of single examples: similarity of NEW with the other versions",
     "scale": "Size of the attributions",
 }
+TERMS = (
+    "accuracy_difference",
+    "negative_flips",
+    "expected_calibration_error",
+    "brier_score",
+    "log_loss",
+    "reasons",
+    "shapc",
+    "test_importance",
+    "test_reasons",
+    "test_scale",
+    "feature_importance",
+    "comparison_verdict",
+    "retraining_interval",
+)
+"""What can be expanded on the page."""
 SYMBOLS = {"unchanged": "●", "changed": "▲", "undecided": "◆"}
 
 
 def write_comparison_page(comparison: Comparison, path: Path) -> Path:
     """Write a comparison as one HTML file and return its path."""
-    environment = Environment(
-        loader=PackageLoader("perdure.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
     style = asset_text("style.css") + asset_text("comparison.css")
-    page = environment.get_template("comparison.html.j2").render(
-        comparison=comparison,
-        version=__version__,
-        style=style,
-        policy=content_security_policy(style, None),
-        symbol=SYMBOLS[comparison.verdict],
-        rows=_summary_rows(comparison),
-        reasons_chart=reasons_chart(comparison),
-        class_chart=change_chart(comparison.accuracy.by_class, "accuracy by class"),
-        task_chart=change_chart(comparison.accuracy.by_task, "accuracy by task"),
-        importance_chart=change_chart(comparison.reasons.importance[:MOST_FEATURES], "share of the attributions"),
-        features_left_out=max(0, len(comparison.reasons.importance) - MOST_FEATURES),
-        groups=_groups(comparison),
-        settings=_settings(comparison),
-        is_clipped=is_clipped_score(comparison.reasons.calibrated),
+    page = (
+        page_environment()
+        .get_template("comparison.html.j2")
+        .render(
+            comparison=comparison,
+            version=__version__,
+            style=style,
+            policy=content_security_policy(style, None),
+            symbol=SYMBOLS[comparison.verdict],
+            rows=_summary_rows(comparison),
+            reasons_chart=reasons_chart(comparison),
+            class_chart=change_chart(comparison.accuracy.by_class, "accuracy by class"),
+            task_chart=change_chart(comparison.accuracy.by_task, "accuracy by task"),
+            importance_chart=change_chart(comparison.reasons.importance[:MOST_FEATURES], "share of the attributions"),
+            features_left_out=max(0, len(comparison.reasons.importance) - MOST_FEATURES),
+            groups=_groups(comparison),
+            settings=_settings(comparison),
+            command=comparison_command(comparison),
+            terms=[term(key) for key in TERMS],
+            is_clipped=is_clipped_score(comparison.reasons.calibrated),
+        )
     )
     write_atomically(path, page.encode())
     return path
 
 
 def _summary_rows(comparison: Comparison) -> list[dict[str, str]]:
-    """Return one row per question: OLD, NEW, their difference, and what retraining would give."""
+    """Return one row per question: OLD, NEW, their difference, what retraining would give, and whether NEW is beyond it."""
     rows = []
     accuracy = comparison.accuracy
     if accuracy.reason is None:
         rows.append(
             {
                 "question": "Accuracy",
+                "term": "accuracy_difference",
                 "old": f"{accuracy.old:.4f}",
                 "new": f"{accuracy.new:.4f}",
                 "change": f"{accuracy.mean:+.4f} [{accuracy.low:+.4f}, {accuracy.high:+.4f}]",
                 "retraining": _prediction(comparison, "accuracy"),
+                **_verdict(comparison, "accuracy"),
             }
         )
+        lost, gained = len(comparison.flips.negative), len(comparison.flips.positive)
+        flips = f"{lost} right to wrong, {gained} wrong to right"
+        rows.append(_similarity_row("Answers that changed", flips, "", "negative_flips"))
     for entry in comparison.confidences:
         difference = entry.difference
         rows.append(
             {
                 "question": f"{entry.label[:1].upper()}{entry.label[1:]} (lower is better)",
+                "term": entry.name if entry.name in GLOSSARY else "",
                 "old": f"{entry.old:.4f}",
                 "new": f"{entry.new:.4f}",
                 "change": f"{difference.mean:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]",
@@ -89,12 +116,34 @@ def _summary_rows(comparison: Comparison) -> list[dict[str, str]]:
     calibrated = (
         f"– ({score.reason})" if math.isnan(score.mean) else f"{score.mean:.3f} [{score.low:.3f}, {score.high:.3f}]"
     )
-    rows.append(_similarity_row("Calibrated similarity of OLD and NEW (SHAPC)", calibrated, ""))
-    rows.append(_similarity_row("SHAPC, sampling noise included", _clipped_text(shapc), ""))
+    rows.append(_similarity_row("Similarity of the reasons, from 0 (untrained) to 1", calibrated, "", "reasons"))
+    rows.append(_similarity_row("The same with sampling noise (SHAPC)", _clipped_text(shapc), "", "shapc"))
     for name, title in _TEST_ROWS.items():
         if name in comparison.tests:
-            rows.append(_similarity_row(title, "", _prediction(comparison, name)))
+            row = _similarity_row(title, "", _prediction(comparison, name), f"test_{name}")
+            rows.append({**row, **_verdict(comparison, name)})
     return rows
+
+
+def _verdict(comparison: Comparison, name: str) -> dict[str, str]:
+    """Return whether NEW lies beyond what retraining gives, with the shape of the verdict."""
+    test = comparison.tests.get(name)
+    if test is None or math.isnan(test.low):
+        return {"word": "no references" if test is None else "undecided", "shape": "undecided"}
+    is_within = test.observed >= test.low and (name in ("importance", "reasons") or test.observed <= test.high)
+    return {"word": "within", "shape": "good"} if is_within else {"word": "beyond", "shape": "bad"}
+
+
+def comparison_command(comparison: Comparison) -> str:
+    """Return the command that repeats the comparison; versions that are objects in Python have no path to pass."""
+    settings = comparison.settings
+    command = ["perdure", "compare", comparison.old, comparison.new]
+    command += [word for reference in comparison.references for word in ("--reference", reference)]
+    for name in ("method", "samples", "seed"):
+        if settings.get(name) is not None:
+            command += [f"--{name}", str(settings[name])]
+    command += ["--examples", str(len(comparison.reasons.examples))]
+    return shlex.join(escape_control_characters(word) for word in command)
 
 
 def _clipped_text(score: Interval) -> str:
@@ -102,8 +151,8 @@ def _clipped_text(score: Interval) -> str:
     return "–" if math.isnan(shown.mean) else f"{shown.mean:.3f} [{shown.low:.3f}, {shown.high:.3f}]"
 
 
-def _similarity_row(question: str, change: str, retraining: str) -> dict[str, str]:
-    return {"question": question, "old": "", "new": "", "change": change, "retraining": retraining}
+def _similarity_row(question: str, change: str, retraining: str, key: str) -> dict[str, str]:
+    return {"question": question, "term": key, "old": "", "new": "", "change": change, "retraining": retraining}
 
 
 def _prediction(comparison: Comparison, name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from perdure.audits.shapc.results import clipped_score
+from perdure.audits.summary.text import clipped_score
 from perdure.base.errors import escape_control_characters
 from perdure.comparisons import Comparison
 

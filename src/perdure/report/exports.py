@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.audits import Audit
+from perdure.audits.retraining.summaries import answer_distance
 from perdure.base.files import write_atomically
 from perdure.exporters.exported_tables import exported_tables
-from perdure.exporters.trust_tables import answer_distance
+from perdure.exporters.formats.latex import fitted_latex
 from perdure.figures import (
     accuracy_lines,
     accuracy_matrices,
@@ -33,7 +34,7 @@ def export_tables(audit: Audit, folder: Path) -> list[Path]:
     """Write every table in all three formats and return the paths."""
     written = []
     for table in exported_tables(audit):
-        for extension, text in (("csv", table.csv()), ("tex", table.latex()), ("md", table.markdown())):
+        for extension, text in (("csv", table.csv()), ("tex", fitted_latex(table)), ("md", table.markdown())):
             path = folder / f"{table.name}.{extension}"
             write_atomically(path, text.encode())
             written.append(path)

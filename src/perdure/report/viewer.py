@@ -21,15 +21,18 @@ MAX_BYTES = 9_000_000  # of encoded images, so that the page stays below 15 MB
 _RED, _BLUE = (178, 24, 43), (33, 102, 172)  # ends of the scale, distinguishable for color-blind readers
 
 
-def viewer_data(examples: Sequence[ExampleView], max_bytes: int = MAX_BYTES) -> dict[str, Any] | None:
-    """Return the data of the page's viewer as JSON values; None if there are no examples.
+def viewer_data(
+    examples: Sequence[ExampleView], order: Sequence[str] = (), max_bytes: int = MAX_BYTES
+) -> dict[str, Any] | None:
+    """Return the data of the page's viewer as JSON values; None if there are no examples. ``order``: learners, first to last.
 
     All maps of an example share one signed color scale. If the images exceed ``max_bytes``, an evenly spaced subset of the
     examples is used and ``left_out`` counts the others.
     """
     if not examples:
         return None
-    learners = list(dict.fromkeys(learner for example in examples for learner, _ in example.maps))
+    found = list(dict.fromkeys(learner for example in examples for learner, _ in example.maps))
+    learners = [name for name in dict.fromkeys(order) if name in found] + [name for name in found if name not in order]
     steps = sorted({step for example in examples for _, step in example.maps})
     encoded = [_example_json(example, learners, steps) for example in examples]
     total = sum(_bytes(example) for example in encoded)

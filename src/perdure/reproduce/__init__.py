@@ -5,6 +5,7 @@ from pathlib import Path
 from perdure.reproduce.learners import memory_learners
 from perdure.reproduce.learners.classic_learners import STUDIES, classic_learners_table, write_classic_learners
 from perdure.reproduce.learners.study import Target, run_learner_study
+from perdure.reproduce.learners.study_units import run_learner_study_units
 from perdure.reproduce.shapc import table as shapc_table
 
 TARGETS = {
@@ -22,6 +23,7 @@ TARGETS = {
         shapc_table.shapc_paper_table,
         shapc_table.write_shapc_paper_table,
         Path("docs/results/stability.md"),
+        shapc_table.explain_study,
     ),
 }
 
@@ -31,6 +33,7 @@ __all__ = [
     "classic_learners_table",
     "memory_learners",
     "run_learner_study",
+    "run_learner_study_units",
     "shapc_table",
     "write_classic_learners",
 ]

@@ -38,11 +38,18 @@ class CacheEntry:
         return self.folder / name
 
     def tensors(self, name: str, compute: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Return the tensors stored under a name; compute and store them when they are missing."""
+        """Return the tensors stored under a name; compute and store them when they are missing.
+
+        Several processes may do so at the same time: files are written atomically.
+        """
         file = self.file(f"{name}.safetensors")
         if not file.exists():
             save_tensors(file, dict(compute()), digest=True)
         return load_tensors(file)
+
+    def has_tensors(self, name: str) -> bool:
+        """Return whether tensors are stored under a name."""
+        return self.file(f"{name}.safetensors").exists()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from perdure.base.errors import InputError
 from perdure.explain.adapters.adapted import Adapted, adapt
 from perdure.explain.adapters.inputs import Description, Table
 from perdure.record import Record
+from perdure.record.kept_checkpoints import ALL, describe_kept_checkpoints
 from perdure.record.reader import load_tensors
 from perdure.record.references import FILE as REFERENCES
 from perdure.record.schema import MANIFEST
@@ -74,6 +75,8 @@ class LoadedRun:
     """Whether all tasks were learned at once (joint training): there is no sequence."""
     inputs: Description | None = None
     """What the inputs are (tokens, time series, a table with groups of columns); None for images and plain tables."""
+    keep_checkpoints: str = ALL
+    """Which checkpoints the record keeps."""
     behavior: str = ""
     """A digest of some outputs of a user's network; empty for built-in networks, whose weights determine them."""
 
@@ -113,7 +116,11 @@ class LoadedRun:
             return last
         if step not in self.checkpoints:
             known = ", ".join(str(number + 1) for number in sorted(self.checkpoints))
-            raise InputError(f"{self.path}: no checkpoint was saved after step {step + 1}; there are {known}")
+            reason = describe_kept_checkpoints(self.keep_checkpoints)
+            raise InputError(
+                f"{self.path}: no checkpoint was saved after step {step + 1}; there are {known}"
+                f"{f' ({reason})' if reason else ''}"
+            )
         return step
 
     def candidates(self, step: int, task: int) -> list[int] | None:
@@ -186,6 +193,13 @@ def _check_sequence(run: LoadedRun) -> None:
     if run.trains_all:
         raise InputError(f"{run.path}: {run.learner} learns all tasks at once; there is no sequence to compare")
     missing = [step + 1 for step in range(len(run.curriculum)) if step not in run.checkpoints]
+    if missing and run.keep_checkpoints != ALL:
+        reason = f"{run.path}: {describe_kept_checkpoints(run.keep_checkpoints)}"
+        needed = f"comparing steps (SHAPC) needs the checkpoint after every step, and that after step {missing[0]} is missing"
+        raise InputError(
+            f"{reason}; {needed}. Train again with keep_checkpoints='all'",
+            cli=f"{reason}; {needed}. Train again with --keep-checkpoints all",
+        )
     if missing:
         raise InputError(f"{run.path}: no checkpoint was saved after step {missing[0]}; every step needs one")
     if len(set(run.curriculum)) < 2:
@@ -193,13 +207,20 @@ def _check_sequence(run: LoadedRun) -> None:
     _check_data(run)
 
 
-def recorded_run_benchmark(record: Record, data_dir: Path | None = None) -> Benchmark:
-    """Load the benchmark that a record names and check its fingerprint."""
+def recorded_run_benchmark(record: Record, data_dir: Path | None = None, per_class: int | None = None) -> Benchmark:
+    """Load the benchmark that a record names and check its fingerprint.
+
+    ``per_class``: return it with this number of training examples per class instead.
+    """
     provenance = record.manifest.provenance
     if "source" not in provenance:
         raise InputError(f"{record.path}: the record does not name its data, so its benchmark cannot be loaded")
     options = {name: provenance[name] for name in _BENCHMARK_OPTIONS if name in provenance}
     benchmark = tasks.load(provenance["source"], data_dir=data_dir, **options)
+    if per_class is not None and per_class != provenance.get("per_class"):
+        same = recorded_run_benchmark(record, data_dir)
+        smaller = tasks.load(provenance["source"], data_dir=data_dir, **{**options, "per_class": per_class})
+        return replace(smaller, augmentation=same.augmentation)
     if "fingerprint" not in provenance:
         return benchmark
     # A run may have used another augmentation than the benchmark's default; the fingerprint identifies it.
@@ -260,6 +281,7 @@ def _from_record(
         decides_by=manifest.decides_by,
         class_names=benchmark.class_names if benchmark is not None else (),
         trains_all=manifest.trains_all,
+        keep_checkpoints=manifest.keep_checkpoints,
         inputs=_table_of(benchmark) if networks is None else networks.description,
         behavior="" if networks is None or not checkpoints else networks.behavior(load(max(checkpoints))),
     )

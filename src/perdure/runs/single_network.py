@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,20 @@ def build_single_network(
     if weights is None:
         return made
     return load_run_weights(made, read_run_weights(weights), f"{weights}: the checkpoint")
+
+
+@dataclass(frozen=True)
+class SingleNetwork:
+    """The arguments of `build_single_network` besides the data, so that another process can build the network."""
+
+    network: Any
+    weights: Path | None = None
+    outputs: int | None = None
+    name: str = "network"
+
+    def build(self, data: Any) -> nn.Module:
+        """Return the network with its weights, in evaluation mode."""
+        return build_single_network(self.network, data, self.weights, self.outputs, self.name)
 
 
 def load_single_network(

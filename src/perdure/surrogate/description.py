@@ -129,7 +129,8 @@ def _basis(fit: Fit) -> str:
     examples = "unknown" if block.examples is None else _numbers(block.examples, ".0f")
     seeds = _numbers(fit.problem.seeds.astype(np.float64), ".0f")
     note = " (seed variation is not included)" if fit.problem.seeds.min() < 2 else ""
-    return f"Chance level: {chance}. Test examples per task: {examples}. Seeds: {seeds}{note}."
+    level = f"Accuracy without any knowledge of a task (chance level): {chance}."
+    return f"{level} Test examples per task: {examples}. Seeds: {seeds}{note}."
 
 
 def _numbers(values: Array, form: str) -> str:

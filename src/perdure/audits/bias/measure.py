@@ -44,6 +44,8 @@ METHODS = (
 """The explainers compared by default, in the order of the tables."""
 EXACT_PLAYERS = 12
 """Up to this number of players all coalitions are evaluated: 4096 are fewer than a few permutations of an image's pixels."""
+INPUT, LAYER = "input", "layer"
+"""The tables of Shapley values: of the inputs' players, and of the positions of Grad-CAM's layer."""
 Progress = Callable[[str, int, int], None]
 FloatArray = NDArray[np.float64]
 
@@ -70,6 +72,48 @@ class BiasSettings:
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class PreparedBias:
+    """A network and its examples in the form in which they are explained."""
+
+    network: nn.Module
+    x: Tensor
+    units: NDArray[np.int64]
+    """The explained output of each example."""
+    predicted: NDArray[np.int64]
+    background: Any
+    view: InputView
+    players: Players
+    methods: tuple[str, ...]
+    """The explainers, then the controls."""
+    settings: BiasSettings
+
+    @property
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """The tables of Shapley values: the arguments of `explain.shapley_table` for each, besides network and examples."""
+        chosen = self.settings
+        shared = {"background": self.background, "seed": chosen.seed, "batch_size": chosen.batch_size}
+        sampling = {**shared, "samples": chosen.permutations}
+        estimator = chosen.estimator or ("exact" if self.players.count <= EXACT_PLAYERS else "antithetic")
+        own = {"estimator": estimator, "baseline": chosen.baseline, "players": chosen.players}
+        at_layer = {LAYER: {**sampling, "estimator": "antithetic", "layer": chosen.layer or "last"}}
+        return {INPUT: {**sampling, **own}, **(at_layer if "gradcam" in self.methods else {})}
+
+
+def prepare_bias(network: nn.Module, x: Any, target: Any, background: Any, settings: BiasSettings) -> PreparedBias:
+    """Return the network and the examples of `measure_bias` in the form in which they are explained."""
+    methods = (*methods_without_controls(settings.methods), *CONTROLS)
+    network, x, background = packed_inputs(network, x, background)
+    inputs = as_batch_array(x, "x", *device_and_dtype(network, x))
+    units, predicted = _explained_units(network, inputs, target, settings.batch_size)
+    network = single_precision(network)
+    with preserved_model(network):
+        network = with_scores(network.eval(), inputs[:1])
+    view = input_view(network, inputs, None, None)
+    players = _players(settings.players, view)
+    return PreparedBias(network, inputs, units, predicted, background, view, players, methods, settings)
+
+
 def measure_bias(
     network: nn.Module,
     x: Any,
@@ -80,6 +124,7 @@ def measure_bias(
     subject: str = "",
     shapley_table: Callable[..., ShapleyTable] = explain.shapley_table,
     progress: Progress | None = None,
+    before: Callable[[PreparedBias], None] | None = None,
 ) -> BiasResult:
     """Compute the attribution bias of each explainer on some examples, next to a constant and a random map.
 
@@ -87,29 +132,21 @@ def measure_bias(
     inputs: with another start they attribute a different change of the output and would count as biased. Gradient x input
     and LRP always compare with zero. Grad-CAM is measured at its own layer, where the players are positions, and is
     therefore not ranked with the others. An explainer that would be wrong on this network is listed in ``refused`` with
-    the reason. ``shapley_table`` computes the Shapley values; `CachedShapley` stores those of each example.
+    the reason. ``shapley_table`` computes the Shapley values; `CachedShapley` stores those of each example. ``before`` is
+    called before anything is computed.
     """
     chosen = settings or BiasSettings()
-    methods = (*methods_without_controls(chosen.methods), *CONTROLS)
     report = progress or (lambda *_: None)
-    network, x, background = packed_inputs(network, x, background)
-    inputs = as_batch_array(x, "x", *device_and_dtype(network, x))
-    units, predicted = _explained_units(network, inputs, target, chosen.batch_size)
-    network = single_precision(network)
-    with preserved_model(network):
-        network = with_scores(network.eval(), inputs[:1])
-    view = input_view(network, inputs, None, None)
-    players = _players(chosen.players, view)
-    estimator = chosen.estimator or ("exact" if players.count <= EXACT_PLAYERS else "antithetic")
-    shared: dict[str, Any] = {"background": background, "seed": chosen.seed, "batch_size": chosen.batch_size}
-    sampling = {**shared, "samples": chosen.permutations, "estimator": estimator}
+    prepared = prepare_bias(network, x, target, background, chosen)
+    if before is not None:
+        before(prepared)
+    network, inputs, units, methods = prepared.network, prepared.x, prepared.units, prepared.methods
+    background, view, players = prepared.background, prepared.view, prepared.players
     reference = shapley_table(
         network,
         inputs,
         units,
-        **sampling,
-        baseline=chosen.baseline,
-        players=chosen.players,
+        **prepared.tables[INPUT],
         progress=lambda done, total: report("Shapley values", done, total),
     )
     if not reference.values.any():
@@ -122,7 +159,7 @@ def measure_bias(
         report("explainers", index, len(methods))
         try:
             if name == "gradcam":
-                explainers.append(_bias_at_layer(network, inputs, units, chosen.layer, sampling, shapley_table))
+                explainers.append(_bias_at_layer(prepared, shapley_table))
             else:
                 # With another start than masked inputs have, integrated gradients attribute a different change of the output.
                 from_mean = chosen.baseline is None and name == "integrated_gradients" and view.starts is None
@@ -153,7 +190,7 @@ def measure_bias(
             "player_count": players.count,
             "baseline": "mask" if view.starts is not None else _plain_baseline(chosen.baseline),
             "background": len(background),
-            "predicted": float((predicted == units).mean()),
+            "predicted": float((prepared.predicted == units).mean()),
             "seed": chosen.seed,
         },
         verdict=bias_result_verdict(explainers),
@@ -228,19 +265,13 @@ def _biases(maps: dict[str, FloatArray], reference: ShapleyTable, seed: int) -> 
     ]
 
 
-def _bias_at_layer(
-    network: nn.Module,
-    x: Tensor,
-    units: NDArray[np.int64],
-    layer: str | None,
-    sampling: dict[str, Any],
-    shapley_table: Callable[..., ShapleyTable],
-) -> ExplainerBias:
+def _bias_at_layer(prepared: PreparedBias, shapley_table: Callable[..., ShapleyTable]) -> ExplainerBias:
     """Compare Grad-CAM with the Shapley values of its layer's positions."""
-    reference = shapley_table(network, x, units, layer=layer or "last", **{**sampling, "estimator": "antithetic"})
+    network, x, units = prepared.network, prepared.x, prepared.units
+    reference = shapley_table(network, x, units, **prepared.tables[LAYER])
     maps = explain.shapley_table_layer_maps(network, x, units, reference.layer)
     bias = attribution_biases(maps, reference.values, stderr=reference.stderr, parts=reference.parts)
-    return explainer_bias_result("gradcam", bias, sampling["seed"], reference.layer, reference.values.shape[1])
+    return explainer_bias_result("gradcam", bias, prepared.settings.seed, reference.layer, reference.values.shape[1])
 
 
 def _explained_units(

@@ -12,9 +12,75 @@ from torch import Tensor, nn
 
 from perdure import explain
 from perdure.explain import Adapted, Players, ShapleyTable
-from perdure.runs.cache import Cache, cache_digest, weights_digest
+from perdure.runs.cache import Cache, CacheEntry, cache_digest, weights_digest
 
 KIND = "shapley"
+VALUES = "values"
+"""The name of the tensors of an example."""
+
+
+@dataclass(frozen=True)
+class ShapleyRequest:
+    """What `explain.shapley_table` is called with, and what determines the values of each example."""
+
+    model: nn.Module
+    x: Any
+    target: Any
+    background: Any
+    settings: dict[str, Any]
+    batch_size: int | None
+    key: dict[str, Any]
+    """What determines the values of all examples: the weights, the background and every setting."""
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        x: Any,
+        target: Any,
+        *,
+        background: Any = None,
+        baseline: Any = None,
+        samples: int = 1000,
+        estimator: str = "antithetic",
+        seed: int = 0,
+        players: Players | str | None = None,
+        layer: str | nn.Module | None = None,
+        batch_size: int | None = None,
+    ) -> ShapleyRequest:
+        """Return the request; the parameters are those of `explain.shapley_table`."""
+        settings: dict[str, Any] = {
+            "baseline": baseline,
+            "samples": samples,
+            "estimator": estimator,
+            "seed": seed,
+            "players": players,
+            "layer": layer,
+        }
+        key = {
+            "weights": _model_digest(model, x, background),
+            "background": _key(background),
+            "settings": {name: _key(value) for name, value in sorted(settings.items())},
+        }
+        return cls(model, x, target, background, settings, batch_size, key)
+
+    def entry(self, cache: Cache, row: int) -> CacheEntry:
+        """Return the entry of an example."""
+        key = {**self.key, "example": cache_digest(self.x[row]), "target": _key(self._target(row))}
+        return cache.entry(KIND, key)
+
+    def table(self, cache: Cache, row: int) -> ShapleyTable:
+        """Return the table of one example; it is computed and stored if it is missing."""
+
+        def compute() -> dict[str, Tensor]:
+            example = self.x[row : row + 1]
+            shared = {"background": self.background, "batch_size": self.batch_size}
+            return _tensors(explain.shapley_table(self.model, example, self._target(row), **shared, **self.settings))
+
+        return _table(self.entry(cache, row).tensors(VALUES, compute), self.settings["estimator"])
+
+    def _target(self, row: int) -> Any:
+        return self.target if isinstance(self.target, str | int) else self.target[row : row + 1]
 
 
 @dataclass(frozen=True)
@@ -33,46 +99,16 @@ class CachedShapley:
         x: Any,
         target: Any,
         *,
-        background: Any = None,
-        baseline: Any = None,
-        samples: int = 1000,
-        estimator: str = "antithetic",
-        seed: int = 0,
-        players: Players | str | None = None,
-        layer: str | nn.Module | None = None,
-        batch_size: int | None = None,
         progress: Callable[[int, int], None] | None = None,
+        **settings: Any,
     ) -> ShapleyTable:
         """Return the table of all examples; the parameters are those of `explain.shapley_table`."""
-        settings: dict[str, Any] = {
-            "baseline": baseline,
-            "samples": samples,
-            "estimator": estimator,
-            "seed": seed,
-            "players": players,
-            "layer": layer,
-        }
-        shared = {
-            "weights": _model_digest(model, x, background),
-            "background": _key(background),
-            "settings": {name: _key(value) for name, value in sorted(settings.items())},
-        }
+        request = ShapleyRequest.of(model, x, target, **settings)
         tables = []
-        for index in range(len(x)):
-            unit = target if isinstance(target, str | int) else target[index : index + 1]
-            entry = self.cache.entry(KIND, {**shared, "example": cache_digest(x[index]), "target": _key(unit)})
-
-            def compute(row: int = index, unit: Any = unit) -> dict[str, Tensor]:
-                example = x[row : row + 1]
-                return _tensors(
-                    explain.shapley_table(
-                        model, example, unit, background=background, batch_size=batch_size, **settings
-                    )
-                )
-
-            tables.append(_table(entry.tensors("values", compute), estimator))
+        for row in range(len(x)):
+            tables.append(request.table(self.cache, row))
             if progress is not None:
-                progress(index + 1, len(x))
+                progress(row + 1, len(x))
         return _joined(tables)
 
 

@@ -7,37 +7,34 @@ Compared with plain retraining, this shows the effect of task drift. SHAPC of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import combinations
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from perdure.audits.controls import CONTROLS, methods_without_controls
-from perdure.audits.retraining.maps import Maps, MapSettings, retraining_map_distances
+from perdure.audits.retraining.checkpoint_pairs import CheckpointJob, run_checkpoint_units
+from perdure.audits.retraining.maps import MapSettings
 from perdure.audits.retraining.pairs import (
     FloatArray,
-    IntArray,
     Pairs,
     corrected_retraining_pairs,
     retraining_pair_intervals_to_json,
     retraining_pairs_to_json,
 )
-from perdure.audits.retraining.retrain import Progress
+from perdure.audits.retraining.runner import Progress, no_progress
 from perdure.audits.retraining.summaries import CheckpointSummary, StepPair
 from perdure.audits.serialization import float_to_json
 from perdure.base.errors import InputError
-from perdure.base.files import lock_folder, remove_temp_files
-from perdure.metrics import PairScores, RetrainingScores, shapc
-from perdure.runs.cache import Cache, CacheEntry
-from perdure.runs.data import Rows, balanced_data_order
-from perdure.runs.loaded_run import LoadedRun, describe_run_score, load_run, run_network_device, run_predictions
+from perdure.engine import Engine, fixed_threads
+from perdure.metrics import PairScores, RetrainingScores
+from perdure.runs.data import UserData
+from perdure.runs.loaded_run import describe_run_score
 from perdure.runs.networks import NetworkSource
 
-KIND = "checkpoint-pairs"
 EXPLAINED = {
     "label": "the true class",
     "predicted": "the class predicted right after the example's task",
@@ -60,6 +57,8 @@ class CheckpointResult:
     shapc: dict[str, FloatArray]
     """SHAPC of each pair's maps, in the order of the pairs; NaN if a map has no important region."""
     refused: dict[str, str]
+    request: dict[str, Any] = field(default_factory=dict)
+    """Options that repeat the measurement, in addition to ``explaining``."""
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -108,6 +107,7 @@ class CheckpointResult:
                 for method in self.methods
             },
             refused=self.refused,
+            request=self.request,
         )
 
     def _step_pairs(self, method: str, kind: str) -> Iterator[StepPair]:
@@ -168,50 +168,32 @@ def across_checkpoints(
     device: str = "cpu",
     out: str | Path | None = None,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> CheckpointResult:
     """Compute MeGe and ReCo over all pairs of a run's checkpoints that have learned an example's task, and SHAPC.
 
     ``record``, ``network``, ``data`` and ``background_data`` are those of `perdure.audits.audit_shapc`. ``examples`` is the
-    number of test examples per task. Results are stored in ``out`` (by default the run's cache) and reused.
+    number of test examples per task. Results are stored in ``out`` (by default the run's cache) and reused. ``engine``: where
+    the methods and tasks are computed; by default one after another in this process.
     """
-    run = load_run(record, network, data, background_data, data_dir, device, sequence=True)
+    requested, chosen = methods_without_controls(methods), settings or MapSettings()
+    if examples < 1:
+        raise InputError(f"examples: expected at least 1 per task, got {examples}")
+    sets = None if data is None else UserData.checked(data, background_data)
+    where = None if out is None else Path(out)
+    job = CheckpointJob(Path(record), network, sets, background_data, data_dir, device, chosen, examples, where)
+    comparer = job.load()
+    run = comparer.run
     if run.data.kind != "classes":
         raise InputError(
             f"{run.path}: MeGe and ReCo compare explanations of right and wrong decisions; {run.data.kind} data have none"
         )
-    requested = methods_without_controls(methods)
-    if examples < 1:
-        raise InputError(f"examples: expected at least 1 per task, got {examples}")
-    chosen = settings or MapSettings()
-    cache = run.cache if out is None else Cache(Path(out))
-    first_visits = run.first_visits()
-    pairs: dict[str, Pairs] = {}
-    scores: dict[str, FloatArray] = {}
-    refused: dict[str, str] = {}
-    done, total = 0, len(first_visits) * (len(requested) + len(CONTROLS))
-    for method in (*requested, *CONTROLS):
-        key = {
-            "examples": examples,
-            "checkpoints": run.digests,
-            **run.identity,
-            "data": run.data.fingerprint,
-            **chosen.key(method),
-        }
-        parts = []
-        for tau in first_visits:
-            done += 1
-            try:
-                if method not in refused:
-                    parts.append(_stored_pairs(run, tau, method, chosen, examples, cache.entry(KIND, key)))
-            except InputError as error:
-                if len(requested) == 1:
-                    raise
-                refused[method] = str(error)
-            if progress is not None:
-                progress(f"{method}, task {run.curriculum[tau] + 1}", done, total)
-        if method not in refused:
-            pairs[method] = Pairs.joined([table for table, _ in parts])
-            scores[method] = np.concatenate([values for _, values in parts])
+    report = progress or no_progress
+    with nullcontext() if engine is None else fixed_threads(engine.threads):
+        if engine is not None:
+            run_checkpoint_units(comparer, job.with_absolute_paths(), requested, engine, report)
+        pairs, scores, refused = comparer.compare(requested, report)
+        used_threads = torch.get_num_threads()
     target = EXPLAINED[chosen.target]
     return CheckpointResult(
         run=str(run.path),
@@ -224,60 +206,5 @@ def across_checkpoints(
         pairs=pairs,
         shapc=scores,
         refused=refused,
+        request={"methods": list(requested), "device": device, "threads": used_threads},
     )
-
-
-def _stored_pairs(
-    run: LoadedRun, tau: int, method: str, settings: MapSettings, examples: int, entry: CacheEntry
-) -> tuple[Pairs, FloatArray]:
-    """Return the pairs of one task's examples and their SHAPC, from the cache if they are there."""
-
-    def compute() -> dict[str, Tensor]:
-        pairs, scores = _checkpoint_pairs(run, tau, method, settings, examples)
-        return {**pairs.tensors(), "shapc": torch.from_numpy(scores)}
-
-    with lock_folder(entry.folder):
-        remove_temp_files(entry.folder)
-        tensors = entry.tensors(f"step-{tau + 1:02d}", compute)
-    return Pairs.from_tensors(tensors), tensors["shapc"].numpy()
-
-
-def _checkpoint_pairs(
-    run: LoadedRun, tau: int, method: str, settings: MapSettings, examples: int
-) -> tuple[Pairs, FloatArray]:
-    task, steps = run.curriculum[tau], range(tau, len(run.curriculum))
-    labels = run.data.labels(task)
-    rows: Rows = balanced_data_order(labels, settings.seed, task)[:examples]
-    maps: dict[int, Maps] = {}
-    predicted: dict[int, IntArray] = {}
-    for step in steps:
-        network = run.network(step)
-        device = run_network_device(network)
-        x = run.data.inputs(task, rows).to(device)
-        rule = network if run.decides_by == "logits" else run.decision_network(step)
-        predicted[step] = run_predictions(rule, x, run.candidates(step, task))
-        target = {"label": labels[rows], "predicted": predicted[tau], "own": predicted[step]}[settings.target]
-        background = run.data.background(task, settings.background, settings.seed).to(device)
-        maps[step] = settings.maps(method, run.described(network), step, x, target, background, rows)
-    parts, scores = [], []
-    for first, second in combinations(steps, 2):
-        parts.append(
-            Pairs(
-                # The task is part of an example's number, because examples of different tasks must not be confused.
-                example=np.asarray(rows, dtype=np.int64) + (task << 32),
-                group=np.full(len(rows), task),
-                first=np.full(len(rows), first),
-                second=np.full(len(rows), second),
-                label=labels[rows],
-                first_predicted=predicted[first],
-                second_predicted=predicted[second],
-                distances=retraining_map_distances(maps[first], maps[second]),
-            )
-        )
-        scores.append(shapc(_as_images(maps[first]), _as_images(maps[second])))
-    return Pairs.joined(parts), np.concatenate(scores)
-
-
-def _as_images(maps: Maps) -> Maps:
-    """Return maps of signals, (n, channels, length), as images of one row."""
-    return maps[:, :, None, :] if maps.ndim == 3 else maps

@@ -1,18 +1,11 @@
-"""Networks trained on all folds but one, in parallel processes; finished folds are stored as records."""
+"""Networks trained on all folds but one; finished folds are stored as records."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from multiprocessing import active_children, connection, get_context, parent_process
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -22,11 +15,15 @@ from torch import Tensor, nn
 
 from perdure import learners, tasks
 from perdure.base.errors import InputError
+from perdure.base.files import lock_folder
 from perdure.base.fingerprints import file_fingerprint
 from perdure.explain.adapters.inputs import InputForm
 from perdure.learners import Run, Training
 from perdure.learners.data import Preparation
+from perdure.learners.progress import SILENT
+from perdure.learners.progress import Progress as TrainingProgress
 from perdure.record import Record
+from perdure.record.schema import MANIFEST
 from perdure.runs.data import Rows, UserData, balanced_data_order, run_data_array
 from perdure.runs.loaded_run import load_run_weights
 from perdure.runs.networks import UserNetworks, usable_network
@@ -198,82 +195,26 @@ def fold_folder(folder: Path, fold: int) -> Path:
     return folder / f"fold-{fold + 1}"
 
 
-def train_folds(folds: Folds, folder: Path, workers: int | None = None, progress: Progress | None = None) -> int:
-    """Train the missing folds and return the number of processes used.
-
-    ``workers`` processes (by default one per core, at most one per fold) share the cores: each gets cores // workers threads. A
-    network function that cannot be pickled (a lambda) is trained in this process. An interrupted fold resumes where it stopped.
-    """
-    missing = [fold for fold in range(folds.count) if not _finished(fold_folder(folder, fold))]
-    cores = os.cpu_count() or 1
-    used = min(workers or cores, len(missing)) if _can_be_pickled(folds.network) else min(1, len(missing))
-    done = folds.count - len(missing)
-    report = progress or (lambda _done, _total: None)
-    report(done, folds.count)
-    if used <= 1:
-        for fold in missing:
-            learners.execute(folds.run(fold), fold_folder(folder, fold))
-            done += 1
-            report(done, folds.count)
-        return used
-    others = set(active_children())
-    with _blocked_in_workers():
-        pool = ProcessPoolExecutor(used, mp_context=get_context("spawn"), initializer=_end_with_parent)
-    with pool:
-        try:
-            with _blocked_in_workers():
-                jobs = [pool.submit(_train, folds, fold, folder, max(1, cores // used)) for fold in missing]
-            for job in as_completed(jobs):
-                job.result()
-                done += 1
-                report(done, folds.count)
-        except BrokenProcessPool:
-            raise InputError(
-                f"{folder}: a worker process ended unexpectedly: memory ran out, or the calling script lacks "
-                'if __name__ == "__main__":. Pass workers=1 to train in this process'
-            ) from None
-        except KeyboardInterrupt:  # interrupted folds resume, so their workers need not finish
-            for worker in set(active_children()) - others:
-                worker.terminate()
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
-    return used
+def train_folds(folds: Folds, folder: Path, progress: Progress | None = None) -> None:
+    """Train the missing folds, one after another in this process. An interrupted fold resumes where it stopped."""
+    for fold in range(folds.count):
+        train_fold(folds, folder, fold)
+        if progress is not None:
+            progress(fold + 1, folds.count)
 
 
-@contextmanager
-def _blocked_in_workers() -> Iterator[None]:
-    """Block Ctrl-C and hang-ups while processes are started: they inherit the mask, and this process ends them itself."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
+def train_fold(folds: Folds, folder: Path, fold: int, progress: TrainingProgress = SILENT) -> None:
+    """Train the network that does not see a fold, unless it is stored; if another process trains it, wait for it."""
+    if fold_is_trained(folder, fold):
         return
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    locked = folder / "locks" / f"fold-{fold + 1}"
+    locked.mkdir(parents=True, exist_ok=True)
+    with lock_folder(locked, wait=True):
+        if not fold_is_trained(folder, fold):
+            learners.execute(folds.run(fold), fold_folder(folder, fold), progress)
 
 
-def _end_with_parent() -> None:
-    """End this worker when its parent process is killed; otherwise it would wait for jobs forever."""
-    parent = parent_process()
-    if parent is not None:
-        Thread(target=lambda: (connection.wait([parent.sentinel]), os._exit(1)), daemon=True).start()
-
-
-def _finished(path: Path) -> bool:
-    return (path / "record.json").exists() and Record.open(path).complete
-
-
-def _can_be_pickled(network: str | NetworkMaker) -> bool:
-    """Return whether the network function can be sent to another process."""
-    try:
-        pickle.dumps(network)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return False
-    return True
-
-
-def _train(folds: Folds, fold: int, folder: Path, threads: int) -> None:
-    torch.set_num_threads(threads)
-    learners.execute(folds.run(fold), fold_folder(folder, fold))
+def fold_is_trained(folder: Path, fold: int) -> bool:
+    """Return whether the record of a fold is complete."""
+    path = fold_folder(folder, fold)
+    return (path / MANIFEST).exists() and Record.open(path).complete

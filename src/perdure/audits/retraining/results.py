@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,8 @@ class RetrainingResult:
     """The folder of the cache."""
     folds_key: str = ""
     """The digest of everything that determines the networks."""
+    request: dict[str, Any] = field(default_factory=dict)
+    """Options that repeat the measurement, in addition to those above."""
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -126,6 +128,7 @@ class RetrainingResult:
                 for method in self.methods
             },
             refused=self.refused,
+            request=self.request,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.audits.controls import without_controls
@@ -49,6 +50,15 @@ class ExplainerScores:
         )
 
 
+DISTANCE = "l2-unit"
+"""The distance of answers: independent of the maps' scale, which differs between networks and explainers."""
+
+
+def answer_distance(distances: Sequence[str]) -> str:
+    """Return the distance that is shown by default."""
+    return DISTANCE if DISTANCE in distances else distances[0]
+
+
 Scores = dict[str, dict[str, ExplainerScores]]
 """By method, then by distance."""
 
@@ -82,6 +92,8 @@ class RetrainingSummary:
     trends: dict[str, dict[str, dict[str, Trend]]]
     """By method, distance and score: whether it falls as noise on all layers grows."""
     refused: dict[str, str]
+    request: dict[str, Any] = field(default_factory=dict)
+    """Options that repeat the measurement, in addition to those above; empty for a result of an earlier version."""
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -123,6 +135,8 @@ class CheckpointSummary:
     pairs: dict[str, dict[str, tuple[StepPair, ...]]]
     """By method and distance."""
     refused: dict[str, str]
+    request: dict[str, Any] = field(default_factory=dict)
+    """Options that repeat the measurement, in addition to ``explaining``; empty for a result of an earlier version."""
 
     @property
     def methods(self) -> tuple[str, ...]:

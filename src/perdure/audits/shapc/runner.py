@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,7 +33,6 @@ from perdure.audits.shapc.values import (
     untrained_value_names,
 )
 from perdure.base.errors import InputError
-from perdure.base.files import lock_folder, remove_temp_files
 from perdure.explain import get_explainer
 from perdure.explain.adapters.adapted import Adapted, function_model
 from perdure.explain.adapters.inputs import Tokens
@@ -61,7 +59,6 @@ VERSION = 2
 """Increases when values are computed differently, so that stored ones are not reused."""
 EXAMPLES = 40
 """Test examples per task, unless a number or a precision is given."""
-SAVE_SECONDS = 2.0
 EXACT_PLAYERS = 10
 """Up to this number of players, models without gradients get exact Shapley values: 1024 evaluations per map."""
 
@@ -107,10 +104,42 @@ def audit_shapc(
         raise InputError(f"precision: expected a number between 0 and 1, got {precision!r}")
     if examples is not None and examples < 2:
         raise InputError(f"examples: expected at least 2 per task, got {examples}")
+    opened = open_shapc(run, settings, network, data, background_data, data_dir, device, out)
+    loaded, cache, values, untrained = opened.loaded, opened.cache, opened.values, opened.untrained
+    limit = examples_limit(examples, precision)
+    tasks, stopped = ShapcRunner(loaded, loaded, values, untrained, keep_maps).run(limit, precision, progress)
+    reference = None
+    if retrain_reference:
+        load = run_loader(network, data, background_data, data_dir, device)
+        other = reference_run(loaded, retrain_reference, cache.folder / "retrained", load, data_dir, device)
+        reference = _compare_seeds(opened, other, limit or EXAMPLES)
+    return _result(loaded, values, untrained, tasks, stopped, reference, level)
+
+
+@dataclass(frozen=True)
+class OpenedShapc:
+    """A run with the settings of its SHAPC audit, and the values that are stored so far."""
+
+    loaded: LoadedRun
+    cache: Cache
+    values: ShapcValues
+    untrained: UntrainedNetworks
+
+
+def open_shapc(
+    run: str | Path,
+    settings: ShapcSettings | None,
+    network: NetworkSource | None,
+    data: Any,
+    background_data: Any,
+    data_dir: Path | None,
+    device: str,
+    out: str | Path | None,
+) -> OpenedShapc:
+    """Load a run and find the values of its audit; the arguments are those of `audit_shapc`."""
     loaded = load_run(run, network, data, background_data, data_dir, device, sequence=True)
     chosen = checked_settings(settings or ShapcSettings(method=AUTO), loaded)
     cache = loaded.cache if out is None else Cache(Path(out))
-    limit = examples if examples is not None or precision is not None else EXAMPLES
     later = {tau: tuple(range(tau + 1, len(loaded.curriculum))) for tau in loaded.first_visits()}
     key = {
         "version": VERSION,
@@ -119,18 +148,18 @@ def audit_shapc(
         "data": loaded.data.fingerprint,
         **loaded.identity,
     }
-    entry = cache.entry(KIND, key)
-    untrained = UntrainedNetworks(loaded, chosen.untrained, chosen.seed)
-    with lock_folder(entry.folder):
-        remove_temp_files(entry.folder)
-        values = ShapcValues.open(entry.folder, chosen, later)
-        tasks, stopped = ShapcRunner(loaded, loaded, values, untrained, keep_maps).run(limit, precision, progress)
-    reference = None
-    if retrain_reference:
-        load = _loader(network, data, background_data, data_dir, device)
-        other = reference_run(loaded, retrain_reference, cache.folder / "retrained", load, data_dir, device)
-        reference = _compare_seeds(loaded, other, cache, values, untrained, limit or EXAMPLES)
-    return _result(loaded, values, untrained, tasks, stopped, reference, level)
+    values = ShapcValues.open(cache.entry(KIND, key).folder, chosen, later)
+    return OpenedShapc(loaded, cache, values, UntrainedNetworks(loaded, chosen.untrained, chosen.seed))
+
+
+def examples_limit(examples: int | None, precision: float | None) -> int | None:
+    """Return the number of examples per task; None for as many as the precision needs."""
+    return examples if examples is not None or precision is not None else EXAMPLES
+
+
+def torch_threads() -> int:
+    """Return the number of threads of torch; it affects the last bits of results."""
+    return torch.get_num_threads()
 
 
 def chosen_method(run: LoadedRun) -> str:
@@ -175,9 +204,10 @@ def settings_to_json(settings: ShapcSettings) -> dict[str, Any]:
     return plain
 
 
-def _loader(
+def run_loader(
     network: NetworkSource | None, data: Any, background_data: Any, data_dir: Path | None, device: str
 ) -> Callable[[Path], LoadedRun]:
+    """Return a function that loads another run with the same network and data."""
     return lambda path: load_run(path, network, data, background_data, data_dir, device, sequence=True)
 
 
@@ -200,50 +230,72 @@ class ShapcRunner:
             tau: balanced_data_order(run.data.labels(run.curriculum[tau]), self.settings.seed, run.curriculum[tau])
             for tau in values.later_steps
         }
-        self.saved = time.monotonic()
 
     def run(
         self, limit: int | None, precision: float | None, progress: ShapcProgress | None = None
     ) -> tuple[dict[int, TaskValues], str]:
         """Explain examples until there are enough; return their values and why it stopped."""
-        most = max(len(order) for order in self.orders.values())
-        wanted = most if limit is None else min(limit, most)
+        wanted = self.wanted(limit)
         rounds = -(-wanted // UNIT)
-        steps = len(self.loaded.curriculum)
         tasks: dict[int, TaskValues] = {}
         try:
             for number in range(rounds):
                 self._round(number, rounds, progress)
-                count = min((number + 1) * UNIT, wanted)
-                tasks = {tau: values.first(count) for tau, values in self.values.tasks.items()}
-                estimate = running_mean_score(tasks, steps, self.settings.seed)
+                tasks = self.first((number + 1) * UNIT, wanted)
+                if precision is None and progress is None:
+                    continue
+                estimate = running_mean_score(tasks, len(self.loaded.curriculum), self.settings.seed)
                 if progress is not None:
                     progress((number + 1) * len(self.orders), rounds * len(self.orders), estimate)
                 if precision is not None and (estimate.high - estimate.low) / 2 <= precision:
                     return tasks, f"the interval is within ±{precision:g}"
         finally:
             self.values.save()
-        return tasks, "all test examples" if wanted == most else f"{wanted} examples per task"
+        return tasks, "all test examples" if wanted == self.wanted(None) else f"{wanted} examples per task"
+
+    def wanted(self, limit: int | None) -> int:
+        """Return the number of examples per task; None means all."""
+        most = max(len(order) for order in self.orders.values())
+        return most if limit is None else min(limit, most)
+
+    def first(self, count: int, wanted: int) -> dict[int, TaskValues]:
+        """Return the values of the first examples of each task."""
+        return {tau: values.first(min(count, wanted)) for tau, values in self.values.tasks.items()}
+
+    def missing_units(self, number: int) -> list[tuple[int, int]]:
+        """Return the units of a round that are not stored yet: the step tau, and the rank of the first example."""
+        start = number * UNIT
+        return [(tau, start) for tau in self.orders if self._is_missing(tau, start)]
+
+    def _is_missing(self, tau: int, start: int) -> bool:
+        rows = self.orders[tau][start : start + UNIT]
+        done = len(self.values.tasks[tau]) >= start + len(rows) or self.values.has_part(tau, start)
+        return len(rows) > 0 and (not done or (self.keep_maps and not self.values.has_maps(tau, start)))
+
+    def explain_unit(self, tau: int, start: int) -> None:
+        """Explain a unit of examples and store its values."""
+        rows = self.orders[tau][start : start + UNIT]
+        self.values.save_part(tau, start, self._unit(tau, rows, start))
 
     def _round(self, number: int, rounds: int, progress: ShapcProgress | None) -> None:
         """Explain the next unit of every task, unless an earlier call has done it."""
         start = number * UNIT
         for index, tau in enumerate(self.orders):
-            rows = self.orders[tau][start : start + UNIT]
-            done = len(self.values.tasks[tau]) >= start + len(rows)
-            needs_maps = self.keep_maps and not self.values.has_maps(tau, start)
-            if len(rows) and (not done or needs_maps):
-                unit = self._unit(tau, rows, start)
-                if not done:
-                    self.values.tasks[tau] = self.values.tasks[tau].joined(unit)
-                    self._save_periodically()
+            if self._is_missing(tau, start):
+                self.explain_unit(tau, start)
             if progress is not None:
                 progress(number * len(self.orders) + index + 1, rounds * len(self.orders), None)
+        if not self._has_read(start):
+            self.values.update_parts()
+        if not self._has_read(start):  # another process has moved the parts to the table
+            self.values.update()
 
-    def _save_periodically(self) -> None:
-        if time.monotonic() - self.saved > SAVE_SECONDS:
-            self.values.save()
-            self.saved = time.monotonic()
+    def _has_read(self, start: int) -> bool:
+        """Return whether the values of a round are in memory."""
+        return all(
+            len(self.values.tasks[tau]) >= min(start + UNIT, len(order)) or start >= len(order)
+            for tau, order in self.orders.items()
+        )
 
     def _unit(self, tau: int, rows: Rows, first: int) -> TaskValues:
         """Explain some examples of a task under its own network and each later one, one network at a time."""
@@ -346,11 +398,9 @@ def series_pictures(x: NDArray[Any]) -> NDArray[np.uint8]:
     return scaled
 
 
-def _compare_seeds(
-    run: LoadedRun, other: LoadedRun, cache: Cache, floors: ShapcValues, untrained: UntrainedNetworks, limit: int
-) -> RetrainingReference:
-    """Compare the networks of two seeds, each after the step that trained the task."""
-    settings = floors.settings
+def reference_runner(opened: OpenedShapc, other: LoadedRun) -> ShapcRunner:
+    """Return the runner that compares the networks of two seeds, each after the step that trained the task."""
+    run, settings = opened.loaded, opened.values.settings
     steps = tuple(tau for tau in run.first_visits() if tau < len(other.curriculum))
     key = {
         "version": VERSION,
@@ -360,13 +410,19 @@ def _compare_seeds(
         "data": run.data.fingerprint,
         **run.identity,
     }
-    entry = cache.entry(f"{KIND}-reference", key)
-    with lock_folder(entry.folder):
-        values = ShapcValues.open(entry.folder, settings, {tau: (tau,) for tau in steps})
-        tasks, _ = ShapcRunner(run, other, values, untrained, floors=floors).run(limit, None)
-    reason = _reason_without_floor(tasks, settings, untrained)
+    entry = opened.cache.entry(f"{KIND}-reference", key)
+    values = ShapcValues.open(entry.folder, settings, {tau: (tau,) for tau in steps})
+    return ShapcRunner(run, other, values, opened.untrained, floors=opened.values)
+
+
+def _compare_seeds(opened: OpenedShapc, other: LoadedRun, limit: int) -> RetrainingReference:
+    """Compare the networks of two seeds."""
+    run, settings = opened.loaded, opened.values.settings
+    runner = reference_runner(opened, other)
+    tasks, _ = runner.run(limit, None)
+    reason = _reason_without_floor(tasks, settings, opened.untrained)
     mean, calibrated = compute_reference_scores(tasks, len(run.curriculum), settings, reason)
-    return RetrainingReference(mean, calibrated, (str(run.path), str(other.path)), steps)
+    return RetrainingReference(mean, calibrated, (str(run.path), str(other.path)), tuple(runner.values.later_steps))
 
 
 def _reason_without_floor(tasks: dict[int, TaskValues], settings: ShapcSettings, untrained: UntrainedNetworks) -> str:

@@ -1,17 +1,19 @@
-"""The statistics of a SHAPC audit: means, intervals and references from the values of each example."""
+"""The statistics of SHAPC audits: means, intervals and references from the values of each example, and differences."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.audits.shapc.results import SCORE_LABELS, LearnerDifference, ShapcResult
 from perdure.audits.shapc.values import QUANTITIES, FloatArray, ShapcSettings, TaskValues, untrained_value_names
-from perdure.metrics import Interval, Missing
+from perdure.metrics import Interval, Missing, holm, paired_difference
 from perdure.metrics.intervals import (
     VarianceComponent,
     bootstrap_interval,
@@ -314,3 +316,53 @@ def describe_scores_budget(scores: Scores, stochastic: bool, samples: int) -> tu
     if abs(plain) <= SUFFICIENT:
         return f"{change}: the number of samples is sufficient", True
     return f"{change}: not sufficient, use more samples", False
+
+
+def shapc_result_differences(results: Sequence[ShapcResult]) -> tuple[LearnerDifference, ...]:
+    """Return the differences of all pairs of learners with the same settings and benchmark, over their common seeds.
+
+    Differences of SHAPC-Mean come first, then those of the calibrated score.
+    """
+    groups: dict[tuple[str, str], dict[str, dict[int | None, ShapcResult]]] = {}
+    for result in results:
+        settings = repr(sorted((name, value) for name, value in result.settings.items() if name != "explained"))
+        groups.setdefault((result.benchmark, settings), {}).setdefault(result.learner, {})[result.seed] = result
+    return tuple(difference for measure in SCORE_LABELS for difference in _differences(groups, measure))
+
+
+def _differences(
+    groups: Mapping[tuple[str, str], Mapping[str, Mapping[int | None, ShapcResult]]], measure: str
+) -> list[LearnerDifference]:
+    """Return the differences of one measure with p-values corrected over all pairs."""
+    differences = []
+    for (benchmark, _), learners in groups.items():
+        for first, second in combinations(learners, 2):
+            tables = [
+                _common_examples(learners[first][seed], learners[second][seed], measure)
+                for seed in learners[first]
+                if seed in learners[second]
+            ]
+            pairs = [pair for pair in tables if pair is not None]
+            if pairs:
+                first_tables, second_tables = zip(*pairs, strict=True)
+                differences.append((first, second, benchmark, paired_difference(first_tables, second_tables)))
+    if not differences:
+        return []
+    corrected = holm([difference.p for *_, difference in differences])
+    return [LearnerDifference(*entry, float(p), measure) for entry, p in zip(differences, corrected, strict=True)]
+
+
+def _common_examples(
+    first: ShapcResult, second: ShapcResult, measure: str
+) -> tuple[dict[int, FloatArray], dict[int, FloatArray]] | None:
+    """Return both tables on the examples that both audits explained, or None when the runs are not comparable."""
+    tables = [result.table if measure == "shapc_mean" else result.calibrated_table for result in (first, second)]
+    if first.curriculum != second.curriculum or not tables[0] or set(tables[0]) != set(tables[1]):
+        return None
+    first_table, second_table = {}, {}
+    for tau in tables[0]:
+        shared, first_rows, second_rows = np.intersect1d(first.examples[tau], second.examples[tau], return_indices=True)
+        if not len(shared):
+            return None
+        first_table[tau], second_table[tau] = tables[0][tau][first_rows], tables[1][tau][second_rows]
+    return first_table, second_table

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError, error_suggestion
-from perdure.base.files import check_digest, parse_csv_index, parse_csv_number, read_csv_file, write_csv_file
+from perdure.base.files import (
+    check_digest,
+    lock_folder,
+    parse_csv_index,
+    parse_csv_number,
+    read_csv_file,
+    remove_temp_files,
+    write_csv_file,
+)
 from perdure.metrics.shapc import TOP
 
 FloatArray = NDArray[np.float64]
@@ -25,6 +35,7 @@ AUTO = "auto"
 SHARES = (0.1, 0.3, 0.5)
 TARGETS = ("label", "predicted")
 VALUES = "values.csv"
+PARTS = "parts"
 MAPS = "maps"
 UNIT = 8
 """Examples of a task that are explained together. A crash costs at most one unit; the unit size affects the last bits."""
@@ -141,6 +152,42 @@ class TaskValues:
         )
 
 
+class _Rows:
+    """The rows of one task in a table, as they are read."""
+
+    def __init__(self, start: int, later_steps: int, names: Sequence[str]) -> None:
+        self.start, self.later_steps, self.names = start, later_steps, names
+        self.examples: list[tuple[int, int]] = []
+        self.predicted: list[list[int]] = []
+        self.numbers: list[list[list[float]]] = []
+
+    @property
+    def next_rank(self) -> int:
+        """The rank (from 1) of the next example."""
+        return self.start + len(self.examples) + 1
+
+    def add(self, rank: int, column: int, integers: tuple[int, int, int, int], values: list[float]) -> None:
+        """Add the values of an example at one later step."""
+        example, label, old, new = integers
+        if rank == self.next_rank:
+            self.examples.append((example, label))
+            self.predicted.append([1] * (1 + self.later_steps))
+            self.numbers.append([[np.nan] * len(self.names) for _ in range(self.later_steps)])
+        index = rank - self.start - 1
+        self.examples[index] = (example, label)
+        self.predicted[index][0], self.predicted[index][1 + column] = old, new
+        self.numbers[index][column] = values
+
+    def values(self) -> TaskValues:
+        """Return the rows as arrays."""
+        count, steps = len(self.examples), self.later_steps
+        integers = np.array(self.examples, dtype=np.int64).reshape(count, 2) - 1
+        predicted = np.array(self.predicted, dtype=np.int64).reshape(count, 1 + steps) - 1
+        numbers = np.array(self.numbers, dtype=np.float64).reshape(count, steps, len(self.names))
+        values = {name: numbers[:, :, index].copy() for index, name in enumerate(self.names)}
+        return TaskValues(integers[:, 0].copy(), integers[:, 1].copy(), predicted, values)
+
+
 def shapc_value_names(settings: ShapcSettings) -> list[str]:
     """Return the names of the value columns: all quantities, shapc at each share, and the floor of each network."""
     shares = [f"shapc@{share:g}" for share in settings.all_shares]
@@ -154,7 +201,11 @@ def untrained_value_names(settings: ShapcSettings) -> list[str]:
 
 @dataclass
 class ShapcValues:
-    """The values of one audit in a folder. Unfinished units are never written."""
+    """The values of one audit in a folder.
+
+    The values of each finished unit are written to a folder of their own below ``parts``, by any process. `save` moves them to
+    one table, ``values.csv``. Unfinished units are never written.
+    """
 
     folder: Path
     settings: ShapcSettings
@@ -164,56 +215,109 @@ class ShapcValues:
 
     @classmethod
     def open(cls, folder: Path, settings: ShapcSettings, later_steps: dict[int, tuple[int, ...]]) -> ShapcValues:
-        """Read the values that an earlier call has written to a folder."""
+        """Read the values that earlier calls have written to a folder."""
         values = cls(folder, settings, later_steps)
-        values.tasks = values._read()
+        names = shapc_value_names(settings)
+        values.tasks = {tau: TaskValues.blank(0, len(steps), names) for tau, steps in later_steps.items()}
+        values.update()
         return values
 
+    def update(self) -> None:
+        """Read what other processes have written since the folder was read."""
+        if (self.folder / VALUES).exists():
+            table = self._read(self.folder / VALUES, dict.fromkeys(self.later_steps, 0))
+            self.tasks = {tau: max(task, table[tau], key=len) for tau, task in self.tasks.items()}
+        self.update_parts()
+
+    def update_parts(self) -> None:
+        """Read the parts that follow the values read so far."""
+        for tau, start in self._part_starts():
+            if start == len(self.tasks[tau]):
+                try:
+                    self.tasks[tau] = self.tasks[tau].joined(self._read_part(tau, start))
+                except FileNotFoundError:  # another process has moved it to the table
+                    return
+
     def save(self) -> None:
-        """Write all values atomically."""
+        """Write all values to one table, and remove the parts that it contains."""
+        with lock_folder(self.folder, wait=True):
+            remove_temp_files(self.folder, shared=True)
+            self.update()
+            self._write(self.folder / VALUES, self.tasks, 0)
+            for tau, start in self._part_starts():
+                if start < len(self.tasks[tau]):
+                    rmtree(self._part(tau, start))
+            with suppress(OSError):  # not empty, or absent
+                (self.folder / PARTS).rmdir()
+
+    def save_part(self, tau: int, start: int, unit: TaskValues) -> None:
+        """Store the values of one unit of examples, the first of which is the example of rank ``start``."""
+        folder = self._part(tau, start)
+        folder.mkdir(parents=True, exist_ok=True)
+        with lock_folder(folder, wait=True):
+            self._write(folder / VALUES, {tau: unit}, start)
+
+    def has_part(self, tau: int, start: int) -> bool:
+        """Return whether the values of a unit are stored as a part."""
+        return (self._part(tau, start) / VALUES).exists()
+
+    def _part(self, tau: int, start: int) -> Path:
+        return self.folder / PARTS / f"task-{tau + 1:03d}-from-{start + 1:06d}"
+
+    def _part_starts(self) -> list[tuple[int, int]]:
+        """Return the tasks and first examples of all parts, in order."""
+        names = sorted(file.parent.name for file in (self.folder / PARTS).glob(f"task-*/{VALUES}"))
+        pairs = [(int(name.split("-")[1]) - 1, int(name.split("-")[3]) - 1) for name in names]
+        return [(tau, start) for tau, start in pairs if tau in self.later_steps]
+
+    def _read_part(self, tau: int, start: int) -> TaskValues:
+        return self._read(self._part(tau, start) / VALUES, {tau: start})[tau]
+
+    def _write(self, file: Path, tasks: Mapping[int, TaskValues], start: int) -> None:
         names = shapc_value_names(self.settings)
         rows = []
-        for tau, task in self.tasks.items():
+        for tau, task in tasks.items():
             for index in range(len(task)):
                 for column, step in enumerate(self.later_steps[tau]):
                     row = (
-                        *(tau + 1, step + 1, index + 1, int(task.example[index]) + 1, int(task.label[index]) + 1),
+                        *(
+                            tau + 1,
+                            step + 1,
+                            start + index + 1,
+                            int(task.example[index]) + 1,
+                            int(task.label[index]) + 1,
+                        ),
                         *(int(task.predicted[index, 0]) + 1, int(task.predicted[index, 1 + column]) + 1),
                     )
                     rows.append((*row, *(float(task.values[name][index, column]) for name in names)))
-        write_csv_file(self.folder / VALUES, (*_COLUMNS, *names), rows, digest=True)
+        write_csv_file(file, (*_COLUMNS, *names), rows, digest=True)
 
-    def _read(self) -> dict[int, TaskValues]:
+    def _read(self, file: Path, starts: Mapping[int, int]) -> dict[int, TaskValues]:
+        """Read a table; ``starts`` has the tasks in it and the rank of their first examples."""
         names = shapc_value_names(self.settings)
-        tasks = {tau: TaskValues.blank(0, len(steps), names) for tau, steps in self.later_steps.items()}
-        file = self.folder / VALUES
-        if not file.exists():
-            return tasks
         check_digest(file)
         header, *rows = read_csv_file(file)
         if tuple(header) != (*_COLUMNS, *names):
             raise InputError(f"{file}: expected the columns {','.join((*_COLUMNS, *names))}")
+        tasks = {tau: _Rows(start, len(self.later_steps[tau]), names) for tau, start in starts.items()}
         for number, row in enumerate(rows, start=2):
             before, after, rank, example, label, old, new = (
                 parse_csv_index(file, number, column, cell, 0 if column.startswith("predicted") else 1)
                 for column, cell in zip(_COLUMNS, row[:7], strict=True)
             )
-            if after - 1 not in self.later_steps.get(before - 1, ()):
+            if before - 1 not in tasks or after - 1 not in self.later_steps[before - 1]:
                 raise InputError(f"{file}: row {number}: steps {before} and {after} are not compared in this audit")
             task = tasks[before - 1]
-            if rank > len(task) + 1:
+            if rank > task.next_rank or rank <= task.start:
                 raise InputError(
-                    f"{file}, row {number}, column {_COLUMNS[2]}: expected the next example, {len(task) + 1}, got {rank}"
+                    f"{file}, row {number}, column {_COLUMNS[2]}: expected the next example, {task.next_rank}, got {rank}"
                 )
-            if rank > len(task):
-                blank = TaskValues.blank(1, len(self.later_steps[before - 1]), names)
-                task = tasks[before - 1] = task.joined(blank)
-            column = self.later_steps[before - 1].index(after - 1)
-            task.example[rank - 1], task.label[rank - 1] = example - 1, label - 1
-            task.predicted[rank - 1, 0], task.predicted[rank - 1, 1 + column] = old - 1, new - 1
-            for name, cell in zip(names, row[7:], strict=True):
-                task.values[name][rank - 1, column] = parse_csv_number(file, number, name, cell, empty=np.nan)
-        return tasks
+            values = [
+                parse_csv_number(file, number, name, cell, empty=np.nan)
+                for name, cell in zip(names, row[7:], strict=True)
+            ]
+            task.add(rank, self.later_steps[before - 1].index(after - 1), (example, label, old, new), values)
+        return {tau: task.values() for tau, task in tasks.items()}
 
     def save_maps(self, tau: int, first: int, tensors: dict[str, Any]) -> None:
         """Store the maps of one unit of examples."""

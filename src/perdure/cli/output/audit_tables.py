@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -10,17 +11,26 @@ from rich.table import Table
 from rich.text import Text
 
 from perdure.audits import MEASURES, AccuracyDifference, Audit, Interval, LearnerAudit, ShapcResult
-from perdure.audits.accuracy_differences import LEVEL
 from perdure.audits.lifelong import LABELS, LifelongMetrics
-from perdure.audits.shapc.results import (
+from perdure.audits.results import LEVEL
+from perdure.audits.summary.text import (
     CLIP_NOTE,
+    LEGEND,
     SCALE,
+    WIDTH,
     calibrated_reading,
     clipped_score,
     explain_calibrated_score,
+    hidden_intervals,
+    interval_lines,
     is_clipped_score,
+    open_points,
+    summary_table,
+    wrapped,
 )
 from perdure.cli.output.names import line_writer, shown_name, table_row
+from perdure.exporters.shapc_tables import difference_reading
+from perdure.policies import Policy
 
 SHAPC_COLUMNS = {
     "average_accuracy": "average accuracy ↑",
@@ -35,6 +45,40 @@ CELL_WIDTH = 26
 NAME_WIDTH = 22
 PAIR_WIDTH = 50
 """Characters for the label of a metric, a value with its interval, the name of a learner, and the names of two learners."""
+
+
+RATING_STYLES = {"●": "green", "◐": "yellow", "✗": "red", "?": "magenta", "–": "dim", "○": "dim"}
+
+
+def print_summary(audit: Audit, console: Console, policy: Policy | None = None, hint: str = "") -> None:
+    """Print the answer in a sentence and one ranked table in the width of the terminal, then what is not known.
+
+    ``hint`` is the last line: how to see more. Without a hint, the intervals that the table has no room for are printed.
+    """
+    summary = audit.summary(policy)
+    width = max(WIDTH, console.width)
+    table = summary_table(summary, width)
+    header, *rows = table.lines()
+    lines = [Text(line, "bold") for line in (*wrapped(summary.sentence, width), "")]
+    lines += [_colored(header, "bold"), *(_colored(row) for row in rows), Text(), _colored(LEGEND)]
+    notes = [hidden_intervals(table, "--details prints them")] if hint else interval_lines(summary, table)
+    lines += [Text(line) for note in notes for line in wrapped(note, width)]
+    lines += [Text(line) for line in open_points(summary, width)]
+    lines += [Text(shown_name(f"Not included: {run}: {why}").plain, "yellow") for run, why in audit.left_out.items()]
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
+    if audit.lifelong:
+        print_lifelong(audit.lifelong, console)
+    if hint:
+        console.print(f"\n{hint}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _colored(line: str, style: str = "") -> Text:
+    """Return a line of the ranked table with colored symbols; a symbol stands alone between spaces."""
+    text = Text(line, style=style)
+    for match in re.finditer(r"(?<= )[●◐✗?–○](?= |$)|^[●◐✗?–○](?= )", line):
+        text.stylize(RATING_STYLES[match.group()], match.start(), match.end())
+    return text
 
 
 def print_audit(audit: Audit, console: Console, variants: bool = False) -> None:
@@ -64,8 +108,6 @@ def print_audit(audit: Audit, console: Console, variants: bool = False) -> None:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in audit.first_places.items())
         known = ", ".join(audit.first_place_criteria)
         write(f"Share of all weightings of {known} under which each learner ranks first: {shares}")
-    if audit.lifelong:
-        print_lifelong(audit.lifelong, console)
 
 
 def _table(audit: Audit, learners: tuple[LearnerAudit, ...], with_benchmark: bool, variants: bool) -> Table:
@@ -119,7 +161,7 @@ def print_shapc(audit: Audit, console: Console) -> None:
     if any(is_clipped_score(entry.measures["shapc_calibrated"]) for entry in learners):
         write(CLIP_NOTE)
     for difference in audit.differences:
-        write(str(difference))
+        write(difference_reading(audit, difference))
     for result in audit.shapc:
         print_shapc_result(result, console)
 

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from perdure.base.errors import InputError
+from perdure.cli.engines import Address, EngineName, EngineOptions, ShardText, Threads, Workers
 from perdure.cli.options import (
     EXECUTES,
     OWN_MODEL,
@@ -130,6 +131,11 @@ def bias(
     momentum: Momentum = None,
     data_dir: DataDir = None,
     device: Device = "cpu",
+    engine: EngineName = "local",
+    workers: Workers = None,
+    shard: ShardText = None,
+    address: Address = None,
+    threads: Threads = 1,
 ) -> None:
     """Compare explainers with the Shapley values of the same outputs: which is least biased, and is its lead significant?
 
@@ -140,8 +146,10 @@ def bias(
     from perdure.audits import BiasSettings
     from perdure.audits.bias.measure import METHODS
     from perdure.audits.bias.ratings import read_ratings
+    from perdure.engine import fixed_threads
 
     _check_combination(record, network, weights, data, out, shapc)
+    places = EngineOptions.checked(engine, workers, shard, address, threads)
     check_baseline_option(baseline)
     methods = method or list(METHODS)
     settings = BiasSettings(
@@ -164,7 +172,7 @@ def bias(
     folder = out or OUT
     stability = None
     if record is None and data is not None and network is not None:
-        result = _user_network_bias(network, weights, data, layout, outputs, folder, settings, selection)
+        result = _user_network_bias(network, weights, data, layout, outputs, folder, settings, selection, places)
         file = folder / "bias.json"
     else:
         own: tuple[Any, Any] = (None, None)
@@ -174,8 +182,9 @@ def bias(
             training = given_options(
                 epochs=epochs, batch_size=batch_size, lr=lr, optimizer=optimizer, momentum=momentum
             )
-            record = _train(benchmark, network, width, per_class, data_dir, training, seed, folder)
-        result, stability, file = _record_bias(record, step, settings, selection, data_dir, shapc, *own)
+            with fixed_threads(threads):
+                record = _train(benchmark, network, width, per_class, data_dir, training, seed, folder)
+        result, stability, file = _record_bias(record, step, settings, selection, data_dir, shapc, *own, places=places)
     _print(result, stability, rated, figure, as_json, file)
     for name, reason in result.refused.items():
         echo(f"perdure: {name} was refused: {reason}", err=True)
@@ -217,27 +226,37 @@ def _record_bias(
     shapc: bool,
     network: Any = None,
     data: Any = None,
+    *,
+    places: EngineOptions,
 ) -> tuple[BiasResult, ShapcResult | None, Path]:
     """Compare explainers on a record's network, and compute SHAPC with the least biased one if requested."""
     from perdure.audits import ShapcSettings, audit_shapc, record_bias
     from perdure.audits.bias.results import FILE
     from perdure.audits.least_biased import least_biased_explainer
+    from perdure.audits.shapc.units import ShapcRequest, explain_runs
     from perdure.cli.output.progress import PartProgress
+    from perdure.engine.execution import fixed_threads
+    from perdure.engine.study import raise_incomplete
 
-    with PartProgress(Console(stderr=True)) as bars:
+    device, own = selection["device"], {"network": network, "data": data, "data_dir": data_dir}
+    with PartProgress(Console(stderr=True)) as bars, places.open_reporting(record, device) as engine:
+        selection = {**selection, "engine": engine}
         index = None if step is None else step - 1
-        own = {"network": network, "data": data, "data_dir": data_dir}
         result = record_bias(record, step=index, settings=settings, progress=bars.show, **own, **selection)
         if not shapc:
             return result, None, record / FILE
         verdict = least_biased_explainer(record)
-        stability = audit_shapc(
-            record,
-            settings=ShapcSettings(method=verdict.least),
-            **own,
-            device=selection["device"],
-            progress=lambda done, total, _: bars.show("SHAPC", done, total),
-        )
+        explaining = ShapcSettings(method=verdict.least)
+        request = ShapcRequest(str(record), explaining, network, data, data_dir, device)
+        with fixed_threads(places.threads):
+            raise_incomplete(explain_runs(engine, [request]))
+            stability = audit_shapc(
+                record,
+                settings=explaining,
+                **own,
+                device=device,
+                progress=lambda done, total, _: bars.show("SHAPC", done, total),
+            )
     chosen = replace(stability, settings={**stability.settings, "chosen": verdict.reading})
     return result, chosen, record / FILE
 
@@ -251,13 +270,14 @@ def _user_network_bias(
     out: Path,
     settings: BiasSettings,
     selection: dict[str, Any],
+    places: EngineOptions,
 ) -> BiasResult:
     """Compare explainers on a network that is in no record."""
     from perdure.audits import network_bias
     from perdure.cli.output.progress import PartProgress
     from perdure.runs.cache import FOLDER
     from perdure.runs.data_sources import read_background
-    from perdure.runs.single_network import build_single_network
+    from perdure.runs.single_network import SingleNetwork
 
     examples = user_data(data)
     path = Path(data)
@@ -265,8 +285,9 @@ def _user_network_bias(
     if background is not None and isinstance(examples, tuple) and len(examples) == 2:
         examples = (*examples, background)
     first = examples[0] if isinstance(examples, list) and len(examples) == 1 else examples
-    model = build_single_network(user_network(network, layout), first, weights, outputs, f"--network {network}")
-    with PartProgress(Console(stderr=True)) as bars:
+    model = SingleNetwork(user_network(network, layout), weights, outputs, f"--network {network}")
+    bars = PartProgress(Console(stderr=True))
+    with bars, places.open_reporting(out, selection["device"]) as engine:
         result = network_bias(
             model,
             first,
@@ -274,6 +295,7 @@ def _user_network_bias(
             subject=f"{network} on {data}",
             cache=out / FOLDER,
             progress=bars.show,
+            engine=engine,
             **selection,
         )
     result.save(out / "bias.json")
@@ -292,7 +314,7 @@ def _train(
 ) -> Path:
     """Train a network on all classes of a benchmark, or return the record that an earlier call has trained."""
     from perdure import learners, tasks
-    from perdure.base.files import write_atomically
+    from perdure.base.files import lock_folder, write_atomically
     from perdure.cli.output.run_progress import RunProgress
     from perdure.record.schema import NO_RUNS_MARKER
 
@@ -311,8 +333,10 @@ def _train(
     folder = out / f"{data.name}-{network or protocol.network}-seed-{seed}"
     if not folder.exists():
         echo(f"no RECORD given: training {run.network} on {data.name} ({folder})", err=True)
-    with RunProgress("training", Console(stderr=True), prints_tasks=False) as progress:
-        learners.execute(run, folder, progress)
+    locked = out / "locks" / folder.name
+    locked.mkdir(parents=True, exist_ok=True)
+    with RunProgress("training", Console(stderr=True), prints_tasks=False) as progress, lock_folder(locked, wait=True):
+        learners.execute(run, folder, progress)  # if another shard trains it, this one waits and reads the record
     return folder
 
 

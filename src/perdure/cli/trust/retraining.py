@@ -11,6 +11,7 @@ from rich.console import Console
 
 from perdure.base.errors import InputError
 from perdure.cli import options as shared_options
+from perdure.cli.engines import Address, EngineName, EngineOptions, ShardText, Threads, Workers
 from perdure.cli.options import given_options, parse_method_options
 from perdure.cli.output.json_output import print_json
 from perdure.cli.output.names import echo
@@ -84,14 +85,16 @@ def retraining(
     momentum: shared_options.Momentum = None,
     batch_size: shared_options.TrainingBatchSize = None,
     width: shared_options.Width = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Folds trained at once; they share the cores. Default: one per core.", min=1)
-    ] = None,
     data_dir: shared_options.DataDir = None,
     device: shared_options.Device = "cpu",
     figure: Annotated[Path | None, typer.Option(help="Save the scores by noise level as .png, .svg or .pdf.")] = None,
     out: Annotated[Path, typer.Option(help="Where networks and maps are stored and reused.")] = OUT,
     as_json: shared_options.AsJson = False,
+    engine: EngineName = "local",
+    workers: Workers = None,
+    shard: ShardText = None,
+    address: Address = None,
+    threads: Threads = 1,
 ) -> None:
     """Train networks without one fold each and measure whether their explanations agree: MeGe, ReCo, weight randomization.
 
@@ -103,7 +106,10 @@ def retraining(
     """
     from perdure.audits import MapSettings, across_checkpoints, retrain, save_findings
     from perdure.cli.output.progress import PartProgress
+    from perdure.engine.completion import joined_errors
+    from perdure.engine.study import IncompleteStudyError
 
+    places = EngineOptions.checked(engine, workers, shard, address, threads)
     if folds == 0 and record is None:
         raise InputError("--folds 0 needs a RECORD; pass one, or train at least 2 folds")
     methods = method or ["expected_gradients"]
@@ -127,30 +133,37 @@ def retraining(
         own = shared_options.user_sources([record], named, data, layout, allow_code, store)
     elif data is not None and benchmark is not None:
         raise InputError("--benchmark and --data both name the data; remove one of them")
-    with PartProgress(Console(stderr=True)) as bars:
+    study, missing = record or out, []
+    with PartProgress(Console(stderr=True)) as bars, places.open_reporting(study, device) as opened:
+        shared |= {"progress": bars.show, "engine": opened}
         if record is not None:
-            checkpoints = across_checkpoints(
-                record,
-                network=own[0],
-                data=own[1],
-                **shared,
-                examples=max(2, examples // 2),
-                data_dir=data_dir,
-                progress=bars.show,
-            )
+            try:
+                checkpoints = across_checkpoints(
+                    record,
+                    network=own[0],
+                    data=own[1],
+                    examples=max(2, examples // 2),
+                    data_dir=data_dir,
+                    **shared,
+                )
+            except IncompleteStudyError as error:
+                missing.append(error)
         if folds:
-            retrained = retrain(
-                **_setup(record, benchmark, per_class, data_dir, network, width, training, own, data, layout),
-                **shared,
-                folds=folds,
-                examples=examples,
-                noise=noise_shares,
-                cascade_share=None if top_down is None else top_down / 100,
-                seed=seed,
-                workers=workers,
-                out=out,
-                progress=bars.show,
-            )
+            try:
+                retrained = retrain(
+                    **_setup(record, benchmark, per_class, data_dir, network, width, training, own, data, layout),
+                    folds=folds,
+                    examples=examples,
+                    noise=noise_shares,
+                    cascade_share=None if top_down is None else top_down / 100,
+                    seed=seed,
+                    out=out,
+                    **shared,
+                )
+            except IncompleteStudyError as error:
+                missing.append(error)
+        if missing:
+            raise joined_errors(missing)
     if record is not None:
         save_findings(
             record,
@@ -222,7 +235,7 @@ def _setup(
             "training": replace(protocol_for(joined).training, **training),
         }
     return {
-        "data": recorded_run_benchmark(opened, data_dir),
+        "data": recorded_run_benchmark(opened, data_dir, per_class),
         "network": maker or name,
         "width": width or opened.manifest.network.get("width"),
         "training": replace(recorded_training(opened.manifest), **training),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache as cached
 from pathlib import Path
@@ -16,8 +16,10 @@ from perdure.comparisons.gate.questions import OF_EXAMPLES, Asked, Questions
 from perdure.comparisons.gate.reasons import EXPLAINED, ReasonsEvidence
 from perdure.comparisons.gate.sides import Side
 from perdure.comparisons.gate.targets import Target, check_comparable, load_target
-from perdure.policies import CheckResult, Estimate, Policy, Question, decide, make_policy, read_policy
+from perdure.policies import CheckResult, Estimate, Question, decide
 from perdure.policies.decisions import confidence_level
+from perdure.policies.policy import NO_RULE
+from perdure.policies.reading import PolicySource, as_policy
 
 if TYPE_CHECKING:
     from perdure.comparisons.gate.networks import Networks
@@ -29,7 +31,7 @@ REASONS = ("reasons", "shapc")
 
 def check(
     target: Any,
-    policy: str | Path | Policy | Mapping[str, Any],
+    policy: PolicySource,
     *,
     baseline: Any = None,
     network: NetworkSource | None = None,
@@ -68,7 +70,9 @@ def check(
     cache : a folder for finished maps
     progress : called with a description, the number of finished parts and the number of all parts
     """
-    rules = _policy(policy)
+    rules = as_policy(policy)
+    if not rules.rules:
+        raise InputError(f"{rules.source}: {NO_RULE}")
     new = load_target(target, examples, importing, network is not None)
     old = None if baseline is None else load_target(baseline, examples, importing, network is not None)
     if old is not None:
@@ -96,16 +100,6 @@ def check(
         notes=_notes(new, used),
         examples_used=used,
     )
-
-
-def _policy(policy: str | Path | Policy | Mapping[str, Any]) -> Policy:
-    if isinstance(policy, Policy):
-        return policy
-    if isinstance(policy, str | Path):
-        return read_policy(policy)
-    if isinstance(policy, Mapping):
-        return make_policy(policy)
-    raise InputError(f"policy: expected a file, a Policy or a mapping, got {type(policy).__name__}")
 
 
 def _lazy_networks(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from perdure.audits import ImportOptions, audit_runs
-from perdure.audits.accuracy_differences import run_seed
 from perdure.audits.imported import read_imported_runs
+from perdure.audits.performance import run_seed
 from perdure.base.errors import InputError
 from perdure.importers.imported_run import check_values
 from perdure.metrics.missing import as_floats

@@ -55,14 +55,19 @@ def write_latex(audit: Audit, out: str) -> list[Path]:
     """One LaTeX file per table (packages array and booktabs); wide tables are transposed or split to fit the text width."""
     paths = []
     for table in exported_tables(audit):
-        parts = fitted_tables(table)
-        texts = [
-            _tabular(part, keys, f"{table.title}{f', part {number} of {len(parts)}' if len(parts) > 1 else ''}")
-            for number, (part, keys) in enumerate(parts, start=1)
-        ]
         paths.append(Path(out) / f"{table.name}.tex")
-        write_atomically(paths[-1], "\n\\par\\medskip\\noindent\n".join(texts).encode())
+        write_atomically(paths[-1], fitted_latex(table).encode())
     return paths
+
+
+def fitted_latex(table: Table) -> str:
+    """Return a table as LaTeX, transposed or in parts so that it fits the text width."""
+    parts = fitted_tables(table)
+    texts = [
+        _tabular(part, keys, f"{table.title}{f', part {number} of {len(parts)}' if len(parts) > 1 else ''}")
+        for number, (part, keys) in enumerate(parts, start=1)
+    ]
+    return "\n\\par\\medskip\\noindent\n".join(texts)
 
 
 def fitted_tables(table: Table, width: float = TEXT_WIDTH) -> list[tuple[Table, int]]:

@@ -84,7 +84,7 @@ class ICaRL(ClassMemoryLearner, name="icarl"):
         if self.teacher is not None:
             past = self.past_classes(batch.task)
             with torch.no_grad():
-                targets[:, past] = torch.sigmoid(self.teacher(batch.x))[:, past]
+                targets[:, past] = torch.sigmoid(self.teacher(batch.x).float())[:, past]
         return F.binary_cross_entropy_with_logits(self.net(batch.x), targets)
 
     def after_update(self, batch: Batch) -> None:  # noqa: ARG002

@@ -14,7 +14,8 @@ Object.assign(CHARTS, {
     const selectedLearners = (fit, block) =>
       block.algorithms
         .map((index, row) => ({ name: fit.algorithms[index], row }))
-        .filter((entry) => names.has(entry.name));
+        .filter((entry) => names.has(entry.name))
+        .sort((a, b) => slotOf(data, fit, a.name) - slotOf(data, fit, b.name)); // slots are in ranked order
     const panels = (width) =>
       blocks.flatMap(({ fit, block }) =>
         fit.tasks.map((task, index) => {
@@ -126,7 +127,8 @@ Object.assign(CHARTS, {
           high: fit.intervals[kind][index][1] === "inf" ? Infinity : finite(fit.intervals[kind][index][1]),
           hollow: !fit.supported[kind][index],
         }))
-        .filter((row) => names.has(row.name));
+        .filter((row) => names.has(row.name))
+        .sort((a, b) => a.slot - b.slot);
     const panels = (width) =>
       fits.flatMap((fit) =>
         Object.entries(kinds).map(([kind, words]) => {

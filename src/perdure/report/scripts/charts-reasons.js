@@ -16,7 +16,8 @@ function selectedRuns({ data, shown: learners, benchmark, names, figure }) {
   const seed = selectedValue(figure, "seed");
   return data.shapc
     .filter((run) => run.benchmark === benchmark && names.has(run.learner) && run.seed === seed)
-    .map((run) => ({ ...run, slot: slotBy(learners, run) }));
+    .map((run) => ({ ...run, slot: slotBy(learners, run) }))
+    .sort((a, b) => a.slot - b.slot); // slots are in ranked order
 }
 
 // (tau, t) of a matrix of steps x steps where t is after tau.

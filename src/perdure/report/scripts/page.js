@@ -15,6 +15,66 @@ function startTheme() {
   name();
 }
 
+// Mark the section that is being read in the table of contents, and keep its entry in view.
+function startContents() {
+  const links = [...document.querySelectorAll("nav a")];
+  const sections = links.map((link) => document.getElementById(link.hash.slice(1)));
+  const list = document.querySelector("nav ul");
+  let current;
+  const mark = () => {
+    const line = innerHeight / 3;
+    let index = sections.findLastIndex((section) => section.getBoundingClientRect().top <= line);
+    const atEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
+    if (atEnd && scrollY > 0) index = links.length - 1;
+    const link = links[Math.max(index, 0)];
+    if (link === current) return;
+    current?.removeAttribute("aria-current");
+    link.setAttribute("aria-current", "true");
+    current = link;
+    list.scrollLeft = link.offsetLeft - list.offsetLeft - (list.clientWidth - link.offsetWidth) / 2;
+  };
+  let waiting = false;
+  addEventListener(
+    "scroll",
+    () => {
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(() => {
+        waiting = false;
+        mark();
+      });
+    },
+    { passive: true },
+  );
+  mark();
+}
+
+// Long tables show their first rows until the reader asks for all.
+function startRows() {
+  const button = document.getElementById("all-rows");
+  if (!button) return;
+  const table = document.querySelector("table.summary");
+  const label = button.textContent;
+  const toggle = (all) => {
+    table.classList.toggle("short", !all);
+    button.setAttribute("aria-expanded", String(all));
+    button.textContent = all ? "Show fewer learners" : label;
+  };
+  button.addEventListener("click", () => toggle(button.getAttribute("aria-expanded") !== "true"));
+  toggle(false);
+}
+
+function startCards() {
+  const cards = [...document.querySelectorAll("details.card")];
+  const button = document.getElementById("open-cards");
+  button?.addEventListener("click", () => {
+    const open = button.getAttribute("aria-expanded") !== "true";
+    for (const card of cards) card.open = open;
+    button.setAttribute("aria-expanded", String(open));
+    button.textContent = open ? "Close all" : "Open all";
+  });
+}
+
 const whenIdle = (work) =>
   window.requestIdleCallback ? requestIdleCallback(work, { timeout: 200 }) : setTimeout(work, 1);
 const widthOf = (figure) =>
@@ -35,6 +95,8 @@ function start() {
   const benchmarkLearners = () => data.learners.filter((learner) => learner.benchmark === state.benchmark);
 
   const stale = new Set();
+  const waitingTables = [...document.querySelectorAll(".tall")];
+  const showDrawn = () => document.documentElement.toggleAttribute("data-drawn", !stale.size && !waitingTables.length);
 
   const drawFigures = (subset, forPrint = false) => {
     const learners = benchmarkLearners().filter((learner) => !state.off.has(learner.slot));
@@ -46,12 +108,15 @@ function start() {
       render(figure, context, widths[index]);
       stale.delete(figure);
     });
-    document.documentElement.toggleAttribute("data-drawn", !stale.size);
+    showDrawn();
   };
 
+  // One chart or one long table at a time. Without the layout of all tables, a picture of the whole page has blank regions.
   const drawRest = () => {
-    if (!stale.size) return;
-    drawFigures([...stale].slice(0, 1));
+    if (stale.size) drawFigures([...stale].slice(0, 1));
+    else if (waitingTables.length) waitingTables.shift().classList.add("laid-out");
+    else return;
+    showDrawn();
     whenIdle(drawRest);
   };
 
@@ -92,10 +157,11 @@ function start() {
     details.addEventListener("toggle", () => details.open && showNumbers(details, figure.chart));
   }
 
-  for (const part of document.querySelectorAll("[data-left]")) part.style.left = part.dataset.left;
-  for (const part of document.querySelectorAll("[data-width]")) part.style.width = part.dataset.width;
   document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
   startTheme();
+  startContents();
+  startRows();
+  startCards();
   startTables();
   pick();
   redraw();

@@ -20,14 +20,17 @@ function sortBy(table, column, button) {
 
 function makeSortable(table) {
   [...table.tHead.rows[0].cells].forEach((head, column) => {
-    const button = tag("button", { type: "button", class: "sort" }, head.textContent.trim());
-    head.replaceChildren(button);
+    const columnName = head.querySelector(".column") ?? head;
+    const button = tag("button", { type: "button", class: "sort", title: columnName.title }, columnName.textContent.trim());
+    const info = head.querySelector(".info");
+    head.replaceChildren(tag("span", { class: "head" }, button, ...(info ? [info] : [])));
     button.addEventListener("click", () => sortBy(table, column, button));
   });
 }
 
 function tableRows(table) {
-  return [...table.rows].map((row) => [...row.cells].map((cell) => cell.dataset.csv ?? cell.textContent.trim()));
+  const text = (cell) => cell.dataset.csv ?? (cell.querySelector(".sort") ?? cell).textContent.trim();
+  return [...table.rows].map((row) => [...row.cells].map(text));
 }
 
 function startTables() {
@@ -35,5 +38,9 @@ function startTables() {
   for (const button of document.querySelectorAll("button[data-table]")) {
     const table = document.getElementById(button.dataset.table);
     button.addEventListener("click", () => save(`${table.id}.csv`, "text/csv", csvText(tableRows(table))));
+  }
+  for (const button of document.querySelectorAll("button[data-text]")) {
+    const text = document.getElementById(button.dataset.text).textContent;
+    button.addEventListener("click", () => save(button.dataset.file, "text/x-shellscript", text));
   }
 }

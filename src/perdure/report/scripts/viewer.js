@@ -41,7 +41,7 @@ function startViewer() {
       .querySelector(".grid")
       .replaceChildren(...(listed.length ? [mapGrid(view, listed[selected], under.checked)] : []));
     const example = listed[selected];
-    root.querySelector(".about").textContent = example
+    root.querySelector(".viewed").textContent = example
       ? `Example ${selected + 1} of ${listed.length}: ${example.label}, task ${example.task}`
       : "No example matches the selection.";
     root.querySelector(".scale-low").textContent = example ? `−${example.limit.toPrecision(2)}` : "";

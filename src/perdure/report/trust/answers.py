@@ -6,9 +6,11 @@ import math
 
 from perdure.audits import Audit, ExplainerScores, Interval, LearnerAudit, RetrainingSummary, TrustFindings
 from perdure.audits.bias.results import BiasResult
-from perdure.exporters.trust_tables import SCORES, answer_distance
-from perdure.report.cards import Answer, Number, card_bar_positions, card_margin, detail
-from perdure.report.questions import RETRAINING, TRUST
+from perdure.audits.retraining.summaries import answer_distance
+from perdure.audits.summary.questions import RETRAINING, TRUST
+from perdure.audits.summary.text import measuring_command
+from perdure.exporters.trust_tables import SCORES
+from perdure.report.cards import Answer, Number, card_bar_positions, card_margin, detail, not_measured_answer
 
 LEVEL = 0.05
 
@@ -27,7 +29,7 @@ def answer_trust(audit: Audit, entry: LearnerAudit) -> Answer:
     """Return the answer from the bias of the explainers on the learner's networks; several runs are listed one by one."""
     findings = answer_findings(audit, entry, "bias")
     if not findings:
-        return Answer(TRUST, missing="Not measured for this learner.", command="perdure trust bias RUN")
+        return not_measured_answer(audit, entry, TRUST)
     if len(findings) > 1:
         sentences = [
             f"{answer_run_label(run).capitalize()}: {' '.join(bias_answer(run.bias)[:1])}"
@@ -54,7 +56,7 @@ def answer_trust(audit: Audit, entry: LearnerAudit) -> Answer:
 def _bias_number(name: str, bias: Interval) -> Number:
     """Return a bias without a bar: its scale depends on the number of variables and has no upper end at 1."""
     no_bar = (math.nan, math.nan, math.nan)
-    return Number(name, f"{bias.mean:.4f}", card_margin(bias, digits=4, unit="example"), *no_bar)
+    return Number(name, f"{bias.mean:.4f}", card_margin(bias, digits=4, unit="example"), *no_bar, "bias")
 
 
 def bias_answer(result: BiasResult) -> list[str]:
@@ -76,7 +78,7 @@ def answer_retraining(audit: Audit, entry: LearnerAudit) -> Answer:
     """Return the answer from retraining in folds and from the run's checkpoints, for the first run that has them."""
     retrained, compared = (answer_findings(audit, entry, part) for part in ("retraining", "checkpoints"))
     if not retrained and not compared:
-        return Answer(RETRAINING, missing="Not measured for this learner.", command="perdure trust retraining RUN")
+        return not_measured_answer(audit, entry, RETRAINING)
     sentences, details, headline = [], [], None
     if retrained and retrained[0].retraining is not None:
         summary = retrained[0].retraining
@@ -86,12 +88,13 @@ def answer_retraining(audit: Audit, entry: LearnerAudit) -> Answer:
         headline = _headline(first, scores)
         sentences += retraining_answer(summary, distance)
         details = [
-            detail(f"{label} of {first}", getattr(scores, name))
+            detail(f"{label} of {first}", getattr(scores, name), name)
             for name, label in SCORES.items()
             if not math.isnan(getattr(scores, name).mean)
         ]
     else:
-        sentences.append("No networks were retrained for comparison (run perdure trust retraining RUN).")
+        command = measuring_command(audit, RETRAINING, entry)
+        sentences.append(f"No networks were retrained for comparison (run {command}).")
     if compared:
         sentences += checkpoints_answer(compared[0], retrained[0].retraining if retrained else None)
     count = max(len(retrained), len(compared))

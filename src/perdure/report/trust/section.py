@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.audits import Audit, TrustFindings
-from perdure.exporters.trust_tables import answer_distance, trust_tables
+from perdure.audits.retraining.summaries import answer_distance
 from perdure.report.trust.answers import (
     answer_run_label,
     bias_answer,
@@ -40,7 +40,6 @@ def trust_context(audit: Audit) -> dict[str, Any]:
             for part in PARTS
         },
         "distances": [(name, name) for name in sorted(distances, key=lambda name: name != default)],
-        "trust_tables": {table.name: table for table in trust_tables(audit, every=False)},
     }
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure import explain
-from perdure.explain import ExactShapley, NetworkGame, Players, fast_game
+from perdure.explain import ExactShapley, Players
 from perdure.reproduce.bias.experiment import Workspace
+from perdure.reproduce.bias.shapley_rows import EXACT, MARGINALS, Arrays, ShapleyRows, fill_shapley_rows
 from perdure.reproduce.bias.trained_models import TrainedModel
-from perdure.runs.cache import Cache, cache_digest, weights_digest
 from perdure.runs.data import balanced_data_order
 
 METHODS = ("grad", "gradient_x_input", "integrated_gradients", "guided_backprop", "lrp", "deepshap", "lime")
@@ -33,7 +32,6 @@ BACKGROUND = 100
 MIN_SELECTED = 6
 SAMPLES = 100
 """Gradients, integration steps or perturbations per map."""
-Arrays = dict[str, NDArray[Any]]
 FloatArray = NDArray[np.float64]
 
 
@@ -81,64 +79,26 @@ class ExampleSet:
             "seed": seed,
             "of": None if of is None else list(of),
         }
-
-        def compute(row: int) -> Arrays:
-            marginals = explain.shapley_marginals(
-                self.model.network,
-                self.x[row : row + 1],
-                self.y[row : row + 1],
-                background=self.background,
-                permutations=permutations,
-                paired=paired,
-                seed=seed,
-                players=self.players,
-                of=of,
-            )
-            return {"marginals": marginals[0].astype(np.float32)}
-
-        arrays = self._cached("paired permutations" if paired else "permutations", "marginals", settings, compute)
+        arrays = self._cached("paired permutations" if paired else "permutations", MARGINALS, settings)
         return np.stack([entry["marginals"].astype(np.float64) for entry in arrays])
 
     def exact(self) -> list[ExactShapley]:
         """Return each example's exact Shapley values with the outputs of all coalitions, cached per example."""
-
-        def compute(row: int) -> Arrays:
-            game = NetworkGame(
-                self.model.network,
-                self.x[row],
-                int(self.y[row]),
-                self.players,
-                self.background.mean(dim=0),
-            )
-            solved = explain.exact_shapley(fast_game(game), self.players.count)
-            return {"values": solved.values, "table": solved.table}
-
-        arrays = self._cached("exact Shapley values", "exact-shapley", {}, compute)
+        arrays = self._cached("exact Shapley values", EXACT, {})
         return [ExactShapley(entry["values"], entry["table"], len(entry["table"])) for entry in arrays]
 
-    def _cached(
-        self, label: str, kind: str, settings: dict[str, Any], compute: Callable[[int], Arrays]
-    ) -> list[Arrays]:
+    def _cached(self, label: str, kind: str, settings: dict[str, Any]) -> list[Arrays]:
         """Return the arrays of every example, computed or from the cache."""
-        cache = Cache(self.workspace.out)
-        shared = {
-            "settings": settings,
-            "weights": weights_digest(self.model.network),
-            "background": cache_digest(self.background),
-            "players": [self.players.kind, cache_digest(self.players.labels)],
-        }
+        workspace = self.workspace
+        rows = ShapleyRows(self.model.network, self.x, self.y, self.background, self.players, workspace.out)
+        if workspace.engine is not None:
+            fill_shapley_rows(rows, kind, settings, workspace.engine, label)
         arrays = []
         for index in range(len(self.x)):
-            self.workspace.progress(label, index, len(self.x))
-            key = {**shared, "example": cache_digest(self.x[index]), "target": int(self.y[index])}
-            tensors = cache.entry(kind, key).tensors("arrays", partial(_as_tensors, compute, index))
-            arrays.append({name: tensor.numpy() for name, tensor in tensors.items()})
-        self.workspace.progress(label, len(self.x), len(self.x))
+            workspace.progress(label, index, len(self.x))
+            arrays.append(rows.arrays(kind, settings, index))
+        workspace.progress(label, len(self.x), len(self.x))
         return arrays
-
-
-def _as_tensors(compute: Callable[[int], Arrays], index: int) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in compute(index).items()}
 
 
 def select_example_set(workspace: Workspace, model: TrainedModel, images: int, cells: int | None = None) -> ExampleSet:

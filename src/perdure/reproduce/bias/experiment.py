@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from perdure.base.files import write_atomically
+import torch
+
+import perdure
+from perdure.base.files import read_json, write_atomically, write_json
+from perdure.engine import Engine, UnitContext
 
 INTRODUCTION = """\
 # Can the explanations be trusted? The bias paper's experiments, reproduced
@@ -30,6 +37,31 @@ class Workspace:
     pictures: Path
     """Directory of the figures."""
     progress: Progress
+    engine: Engine | None = None
+    """Where Shapley values are computed; by default in this process."""
+
+    @property
+    def folders(self) -> Folders:
+        """The directories, which can be sent to another process."""
+        return Folders(self.data_dir, self.out, self.pictures)
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The directories of a `Workspace`."""
+
+    data_dir: Path | None
+    out: Path
+    pictures: Path
+
+    def workspace(self, context: UnitContext | None = None, engine: Engine | None = None) -> Workspace:
+        """Return the workspace; the progress goes to the unit, if there is one."""
+
+        def report(part: str, done: int, total: int) -> None:
+            if context is not None:
+                context.report(done, total, part)
+
+        return Workspace(self.data_dir, self.out, self.pictures, report, engine)
 
 
 @dataclass(frozen=True)
@@ -50,11 +82,43 @@ def experiment_section_file(out: Path, experiment: Experiment) -> Path:
 
 
 def run_experiment(experiment: Experiment, workspace: Workspace) -> None:
-    """Run one experiment and store its section."""
+    """Run one experiment and store its section, and what it was computed with."""
     workspace.out.mkdir(parents=True, exist_ok=True)
     workspace.pictures.mkdir(parents=True, exist_ok=True)
+    section = experiment_section_file(workspace.out, experiment)
+    key = section_key(workspace)
     text = experiment.run(workspace)
-    write_atomically(experiment_section_file(workspace.out, experiment), text.encode())
+    write_atomically(section, text.encode())
+    write_json(section.with_suffix(".json"), key)
+
+
+def has_current_section(experiment: Experiment, workspace: Workspace) -> bool:
+    """Return whether an experiment has a stored section that was computed with the present code and data."""
+    section = experiment_section_file(workspace.out, experiment)
+    stamp = section.with_suffix(".json")
+    return section.exists() and stamp.exists() and read_json(stamp) == section_key(workspace)
+
+
+def section_key(workspace: Workspace) -> dict[str, Any]:
+    """Return what the sections depend on: the code, the data files, the number of threads and the folder of the figures."""
+    folder = workspace.data_dir or Path()
+    files = sorted(path for pattern in ("*", "*/*") for path in folder.glob(pattern)) if workspace.data_dir else []
+    return {
+        "code": _code_digest(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "data": [[str(path.relative_to(folder)), path.stat().st_size] for path in files if path.is_file()],
+        "pictures": str(workspace.pictures),
+    }
+
+
+@cache
+def _code_digest() -> str:
+    """Return a digest of all source files of the package."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(perdure.__file__).parent.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def write_page(experiments: Sequence[Experiment], out: Path, page: Path) -> None:

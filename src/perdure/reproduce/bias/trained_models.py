@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from perdure import learners, tasks
 from perdure.base.errors import InputError
+from perdure.base.files import lock_folder
 from perdure.learners import Position, Run, Training
 from perdure.learners import Progress as RunProgress
 from perdure.reproduce.bias.experiment import Workspace
@@ -95,7 +96,10 @@ def train_or_load(
     size = "" if width is None else f"-width-{width}"
     folder = workspace.out / "networks" / f"{merged.name}-{len(merged.tasks[0].train)}-{name}{size}-seed-{seed}"
     run = Run(merged, learners.get("naive"), network=network, width=width, training=training, seed=seed)
-    record = learners.execute(run, folder, _EpochProgress(workspace, f"training {name}", training.epochs))
+    locked = workspace.out / "locks" / folder.name
+    locked.mkdir(parents=True, exist_ok=True)
+    with lock_folder(locked, wait=True):  # several experiments use the same network; one of them trains it
+        record = learners.execute(run, folder, _EpochProgress(workspace, f"training {name}", training.epochs))
     return TrainedModel(name, recorded_run_network(record, merged, 0), merged, float(record.table[-1].mean()))
 
 

@@ -53,20 +53,45 @@ def explained_models(
     data_set: DataSet, data_dir: Path | None, out: Path, progress: Progress | None = None
 ) -> dict[Kind, list[ExplainedModel]]:
     """Return all models of a data set; those that an earlier call has stored are read."""
-    data = PreparedData(data_set, data_dir)
-    entry = Cache(out).entry(CACHE_KIND, models_key(data))
-    counts = {HARMLESS: data_set.harmless_models} | dict.fromkeys(CHANGES, data_set.changed_models)
+    store = ModelStore(PreparedData(data_set, data_dir), out)
     models: dict[Kind, list[ExplainedModel]] = {}
-    for kind, count in counts.items():
-        training_set = data.training_set(kind)
+    for kind, count in model_counts(data_set).items():
         models[kind] = []
         for number in range(count):
-            compute = partial(_computed, data, training_set, model_seed(kind, number))
-            tensors = entry.tensors(f"{kind.replace(' ', '-')}-{number:03d}", compute)
-            models[kind].append(_explained_model(kind, number, tensors))
+            models[kind].append(_explained_model(kind, number, store.tensors(kind, number)))
             if progress is not None:
                 progress(f"{data_set.title}: {kind}", number + 1, count)
     return models
+
+
+def model_counts(data_set: DataSet) -> dict[Kind, int]:
+    """Return the number of models of each kind."""
+    return {HARMLESS: data_set.harmless_models} | dict.fromkeys(CHANGES, data_set.changed_models)
+
+
+class ModelStore:
+    """The stored models of a data set; missing ones are trained and explained."""
+
+    def __init__(self, data: PreparedData, out: Path) -> None:
+        self.data, self.entry = data, Cache(out).entry(CACHE_KIND, models_key(data))
+        self._training_sets: dict[Kind, tuple[Tensor, Tensor]] = {}
+
+    def has_model(self, kind: Kind, number: int) -> bool:
+        """Return whether a model is stored."""
+        return self.entry.has_tensors(_model_name(kind, number))
+
+    def tensors(self, kind: Kind, number: int) -> dict[str, Tensor]:
+        """Return what is stored of a model, after training and explaining it if necessary."""
+        return self.entry.tensors(_model_name(kind, number), partial(self._computed, kind, number))
+
+    def _computed(self, kind: Kind, number: int) -> dict[str, Tensor]:
+        if kind not in self._training_sets:  # models are computed kind by kind
+            self._training_sets = {kind: self.data.training_set(kind)}
+        return _computed(self.data, self._training_sets[kind], model_seed(kind, number))
+
+
+def _model_name(kind: Kind, number: int) -> str:
+    return f"{kind.replace(' ', '-')}-{number:03d}"
 
 
 def models_key(data: PreparedData) -> dict[str, Any]:

@@ -15,9 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
+from perdure.engine import Engine
+from perdure.engine.completion import joined_errors
+from perdure.engine.study import IncompleteStudyError, raise_incomplete
 from perdure.reproduce.change_detection import trials
 from perdure.reproduce.change_detection.alternatives import ALTERNATIVES, LEVEL, Alternative, Outcome
 from perdure.reproduce.change_detection.data_sets import DATA_SETS, EXAMPLES, DataSet, PreparedData
+from perdure.reproduce.change_detection.model_units import run_model_units
 from perdure.reproduce.change_detection.models import ExplainedModel, Progress, explained_models, models_key
 from perdure.reproduce.change_detection.our_test import Similarities, retraining_p_value
 from perdure.reproduce.change_detection.planted_changes import CHANGES, HARMLESS, Kind
@@ -51,14 +55,23 @@ class Method:
 
 
 def run_data_set(
-    data_set: DataSet, data_dir: Path | None, out: Path, progress: Progress | None = None
+    data_set: DataSet,
+    data_dir: Path | None,
+    out: Path,
+    progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> DataSetResult:
-    """Return the results of a data set; finished models and results of an earlier call are reused."""
+    """Return the results of a data set; finished models and results of an earlier call are reused.
+
+    ``engine``: where models are trained and explained; by default in this process.
+    """
     methods, not_run = _methods(data_set)
     key = _result_key(PreparedData(data_set, data_dir), methods)
     stored = stored_result(out, data_set.name)
     if stored is not None and stored.key == key:
         return stored
+    if engine is not None:
+        raise_incomplete(run_model_units(data_set, data_dir, out, engine))
     models = explained_models(data_set, data_dir, out, progress)
     results = []
     for number, method in enumerate(methods):
@@ -75,13 +88,23 @@ def run_data_set(
 
 
 def collect_results(
-    only: str | None, data_dir: Path | None, out: Path, progress: Progress | None = None
+    only: str | None,
+    data_dir: Path | None,
+    out: Path,
+    progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> tuple[dict[str, DataSetResult], dict[str, str]]:
-    """Run one data set, or all; return the results of all, stored ones included, and why others are missing."""
-    results, missing = {}, {}
+    """Run one data set, or all; return the results of all, stored ones included, and why others are missing.
+
+    Units that fail on the engine, or belong to other shards, raise `IncompleteStudyError` after those of all data sets.
+    """
+    results, missing, incomplete = {}, {}, []
     for name, data_set in DATA_SETS.items():
         if only in (None, name) and data_set.available(data_dir):
-            results[name] = run_data_set(data_set, data_dir, out, progress)
+            try:
+                results[name] = run_data_set(data_set, data_dir, out, progress, engine)
+            except IncompleteStudyError as error:
+                incomplete.append(error)
         elif only == name:
             raise InputError(
                 f"{data_set.path(data_dir)}: no such file. Pass the folder that holds {data_set.file} with --data-dir."
@@ -92,6 +115,8 @@ def collect_results(
             missing[name] = (
                 "no results" if data_set.available(data_dir) else f"{data_set.file} is not in the data folder"
             )
+    if incomplete:
+        raise joined_errors(incomplete)
     return results, missing
 
 

@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 from perdure import learners, surrogate, tasks
 from perdure.audits.clamp_input import clamp_input
+from perdure.engine import Engine, run_units
+from perdure.engine.study import raise_incomplete
 from perdure.importers.curves import import_run_curves
 from perdure.learners import Progress, Run, Training
 from perdure.learners.tuning import with_tuned_settings
+from perdure.learners.units import RunRequest, TrainingOptions, training_unit
 from perdure.record import Record
 from perdure.reproduce.clamp import published
 from perdure.reproduce.clamp.curves import PublishedCurves
@@ -24,6 +27,8 @@ from perdure.reproduce.formatting import format_markdown_table
 
 Watcher = Callable[[str], AbstractContextManager[Progress]]
 SEEDS = 3
+BENCHMARK, NETWORK = "split-mnist", "mlp400"
+LOADING: Mapping[str, Any] = {"scenario": "domain", "tasks": 5}
 TRAINING = Training(epochs=4, batch_size=128, lr=0.001, optimizer="adam")
 """The protocol of Hsu et al. (2018), which the paper follows: a network with two hidden layers of 400 units, Adam."""
 
@@ -51,16 +56,35 @@ class SplitMnistResult:
     test_examples: tuple[int, ...]
 
 
+def run_split_mnist_units(data_dir: Path | None, out: Path, engine: Engine) -> None:
+    """Train every method with each seed as units of an engine; `train_split_mnist` finds the records.
+
+    Raise `IncompleteStudyError` if units fail or belong to other shards.
+    """
+    loading = {**LOADING, "data_dir": None if data_dir is None else str(data_dir)}
+    units = []
+    for name, (learner, settings) in METHODS.items():
+        for seed in range(SEEDS):
+            request = RunRequest(BENCHMARK, loading, learner, NETWORK, None, TRAINING, settings, seed)
+            unit = training_unit(request, _record_folder(out, name, seed), TrainingOptions(), engine.threads, out)
+            units.append(replace(unit, label=f"{name} seed {seed}"))
+    raise_incomplete(run_units(engine, units))
+
+
+def _record_folder(out: Path, name: str, seed: int) -> Path:
+    return out / "clamp-split-mnist" / name / f"seed-{seed}"
+
+
 def train_split_mnist(data_dir: Path | None, out: Path, watch: Watcher) -> SplitMnistResult:
     """Train every method with each seed and fit the curves; finished runs are skipped, unfinished ones resumed."""
-    benchmark = tasks.load("split-mnist", scenario="domain", tasks=5, data_dir=data_dir)
+    benchmark = tasks.load(BENCHMARK, **LOADING, data_dir=data_dir)
     parts, accuracies = [], []
     for name, (learner, settings) in METHODS.items():
-        run = Run(benchmark, learners.get(learner), network="mlp400", width=None, training=TRAINING)
+        run = Run(benchmark, learners.get(learner), network=NETWORK, width=None, training=TRAINING)
         run = with_tuned_settings(run, dict(settings))
         seeds = []
         for seed in range(SEEDS):
-            folder = out / "clamp-split-mnist" / name / f"seed-{seed}"
+            folder = _record_folder(out, name, seed)
             with watch(f"{name} seed {seed}") as progress:
                 learners.execute(replace(run, seed=seed), folder, progress)
             curves = import_run_curves(Record.open(folder).measurements)

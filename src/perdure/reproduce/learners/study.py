@@ -18,9 +18,10 @@ from perdure import learners, tasks
 from perdure.audits import Audit, Interval
 from perdure.audits import audit as audit_records
 from perdure.base.files import read_json, write_atomically, write_json
+from perdure.engine import Engine
 from perdure.learners import Position, Progress, Run, Training
 from perdure.learners.data import Preparation
-from perdure.learners.tuning import best_settings, with_tuned_settings
+from perdure.learners.tuning import OnTrial, best_settings, with_tuned_settings
 from perdure.nets import features_of
 from perdure.record import Record, find_records
 from perdure.tasks.benchmark import Augmentation
@@ -65,6 +66,8 @@ class Target:
     """Writes the page from its sections."""
     page: Path
     """Default file of the page."""
+    explain: Callable[[Study, Path, Engine], None] | None = None
+    """Computes and stores the explanations that the table needs, with an engine."""
 
 
 class Stopwatch(Progress):
@@ -102,17 +105,28 @@ def run_learner_study(study: Study, data_dir: Path | None, out: Path, watch: Wat
     benchmark = load_learner_study_benchmark(study, data_dir)
     for seed in range(study.seeds):
         for name in study.learners:
-            folder = out / study.name / name
-            run = tuned_learner_study_run(study, name, benchmark, folder, watch)
-            with watch(f"{name} seed {seed}") as progress:
-                stopwatch = Stopwatch(progress)
-                learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", stopwatch)
-            if not (features := folder / f"features-{seed}.json").exists():
-                share = inactive_learner_features(run, Record.open(folder / f"seed-{seed}"))
-                write_json(features, {"inactive_features": share})
-            if stopwatch.seconds:
-                write_json(folder / f"time-{seed}.json", {"step_seconds": statistics.median(stopwatch.seconds)})
+            train_study_learner(study, name, seed, benchmark, out, watch)
     return audit_study(study, out)
+
+
+def train_study_learner(
+    study: Study, name: str, seed: int, benchmark: tasks.Benchmark, out: Path, watch: Watcher
+) -> None:
+    """Tune and train a learner with one seed, and store its inactive features and the time of its training steps."""
+    folder = out / study.name / name
+    run = tuned_learner_study_run(study, name, benchmark, folder, watch)
+    with watch(f"{name} seed {seed}") as progress:
+        stopwatch = Stopwatch(progress)
+        record = learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", stopwatch)
+    if stopwatch.seconds:
+        write_json(folder / f"time-{seed}.json", {"step_seconds": statistics.median(stopwatch.seconds)})
+    if not (features := learner_features_file(study, name, seed, out)).exists():
+        write_json(features, {"inactive_features": inactive_learner_features(run, record)})
+
+
+def learner_features_file(study: Study, name: str, seed: int, out: Path) -> Path:
+    """Return the file with the inactive features of a run, the last one that is written."""
+    return out / study.name / name / f"features-{seed}.json"
 
 
 @torch.no_grad()
@@ -127,7 +141,14 @@ def inactive_learner_features(run: Run, record: Record) -> float:
     return 1 - float(active.float().mean())
 
 
-def tuned_learner_study_run(study: Study, name: str, benchmark: tasks.Benchmark, folder: Path, watch: Watcher) -> Run:
+def tuned_learner_study_run(
+    study: Study,
+    name: str,
+    benchmark: tasks.Benchmark,
+    folder: Path,
+    watch: Watcher,
+    on_trial: OnTrial | None = None,
+) -> Run:
     """Return a learner's run configuration: the study's settings, or those of its best trial if there are trials."""
     run = Run(benchmark, learners.get(name), network=study.network, width=study.width, training=study.training)
     run = with_tuned_settings(run, dict(study.settings.get(name, {})))
@@ -138,7 +159,7 @@ def tuned_learner_study_run(study: Study, name: str, benchmark: tasks.Benchmark,
         milestone = max(1, study.tuning_epochs * 3 // 4)
         trial = with_tuned_settings(trial, {"epochs": study.tuning_epochs, "milestones": (milestone,)})
     with watch(f"{name} tuning") as progress:
-        settings = best_settings(trial, study.trials, folder / "tuning.json", progress)
+        settings = best_settings(trial, study.trials, folder / "tuning.json", progress, on_trial)
     return replace(with_tuned_settings(run, settings), tuning_trials=study.trials)
 
 

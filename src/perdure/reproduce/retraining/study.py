@@ -16,9 +16,11 @@ from perdure.audits.bias.measure import METHODS as BIAS_METHODS
 from perdure.audits.retraining.maps import MapSettings, retraining_map_distances
 from perdure.audits.retraining.pairs import Pairs
 from perdure.audits.retraining.results import RetrainingResult
-from perdure.audits.retraining.retrain import NOISE, Progress, retrain, stored_retrain_maps
+from perdure.audits.retraining.retrain import NOISE, retrain
+from perdure.audits.retraining.runner import Progress, stored_retrain_maps
 from perdure.base.errors import InputError
 from perdure.base.files import read_text, write_atomically
+from perdure.engine import Engine
 from perdure.learners import Training
 from perdure.metrics import RetrainingScores
 
@@ -79,7 +81,11 @@ STUDIES = {
 
 
 def run_retraining_study(
-    study: Study, data_dir: Path | None, out: Path, progress: Progress | None = None
+    study: Study,
+    data_dir: Path | None,
+    out: Path,
+    progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> RetrainingResult:
     """Train and explain the networks, or read the results of an earlier call."""
     data = tasks.load((data_dir or Path()) / "cifar10-small.npz", scenario="class", tasks=5)
@@ -93,9 +99,9 @@ def run_retraining_study(
         noise=study.noise,
         cascade_share=0.3 if study.name.endswith("sweep") else None,
         settings=EXPLAINING,
-        workers=1,
         out=out / "retraining",
         progress=progress,
+        engine=engine,
     )
 
 

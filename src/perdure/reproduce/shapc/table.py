@@ -11,6 +11,7 @@ from pathlib import Path
 from perdure.audits import Audit, ShapcResult, ShapcSettings
 from perdure.audits import audit as audit_records
 from perdure.base.files import write_atomically
+from perdure.engine import Engine
 from perdure.figures import save, shapc_bars, shapc_matrices
 from perdure.reproduce.learners.study import Study, learner_study_cell, learner_study_protocol, learner_study_records
 
@@ -38,10 +39,19 @@ SETTINGS = ShapcSettings(samples=200, background=100)
 EXAMPLES = 16
 
 
+def explain_study(study: Study, out: Path, engine: Engine) -> None:
+    """Compute and store the explanations of the study's records with an engine; `shapc_paper_table` finds them."""
+    _audit_with_shapc(study, out, engine)
+
+
+def _audit_with_shapc(study: Study, out: Path, engine: Engine | None = None) -> Audit:
+    return audit_records(out / study.name, shapc=SETTINGS, examples=EXAMPLES, retrain_reference=True, engine=engine)
+
+
 def shapc_paper_table(study: Study, audit: Audit, out: Path) -> str:
     """Compute SHAPC for the study's records and return the section in Markdown."""
     order = [entry.learner for entry in audit.learners]
-    with_shapc = audit_records(out / study.name, shapc=SETTINGS, examples=EXAMPLES, retrain_reference=True)
+    with_shapc = _audit_with_shapc(study, out)
     learners = tuple(sorted(with_shapc.learners, key=lambda entry: order.index(entry.learner)))
     with_shapc = replace(with_shapc, learners=learners)
     results: dict[str, list[ShapcResult]] = {}

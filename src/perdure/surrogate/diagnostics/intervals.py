@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,13 @@ from perdure.surrogate.estimation.prior import weak_prior
 from perdure.surrogate.estimation.solver import solve
 
 if TYPE_CHECKING:
-    from perdure.surrogate.problem import Array
+    from collections.abc import Sequence
+
+    from perdure.surrogate.problem import Array, Problem
     from perdure.surrogate.result import Fit, Information
+
+BOOTSTRAP_PART = 25
+"""Replicates that are fitted together."""
 
 
 def interval_direct_properties(coordinates: Coordinates, points: Array) -> dict[str, Array]:
@@ -121,30 +127,51 @@ def hull(intervals: dict[str, Array], values: dict[str, Array]) -> dict[str, Arr
     }
 
 
-def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
+@dataclass(frozen=True)
+class BootstrapPart:
+    """Simulated curves of some replicates, (replicates, cells), and the fit from which they were simulated."""
+
+    problem: Problem
+    point: Array
+    strength: float
+    weights: Array
+    targets: Array
+
+
+RunParts = Callable[[Callable[[BootstrapPart], "Array"], "Sequence[BootstrapPart]"], "Sequence[Array]"]
+"""Calls a function with every part, anywhere, and returns the results in the order of the parts."""
+
+
+def run_bootstrap_parts(function: Callable[[BootstrapPart], Array], parts: Sequence[BootstrapPart]) -> list[Array]:
+    """Call a function with every part, one after another in this process."""
+    return [function(part) for part in parts]
+
+
+def refit_bootstrap_part(part: BootstrapPart) -> Array:
+    """Return the points that are fitted to the simulated curves of a part, (replicates, size)."""
+    coordinates = Coordinates(part.problem)
+    objective = weak_prior(coordinates).objective(part.problem, np.array([part.strength]), part.weights)
+    starts = np.repeat(part.point[None], len(part.targets), axis=0)
+    simulated = replace(objective, targets=part.targets)
+    return solve(coordinates, simulated, starts, iterations=60, tolerance=1e-7).points
+
+
+def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0, run_parts: RunParts = run_bootstrap_parts) -> Fit:
     """Return the fit with intervals from a parametric bootstrap: simulate curves from the fit and fit them again.
 
     The simulated noise is normal with the estimated standard deviation. Half an interval is the 95 % quantile of the
     absolute differences between refitted and original estimates, so it is centered on the estimate and includes the bias
-    due to the prior. At least 100 replicates.
+    due to the prior. At least 100 replicates. ``run_parts`` fits the replicates, in parts of fixed size; by default one
+    after another in this process.
     """
     if replicates < 100:
         raise InputError(f"bootstrap: expected at least 100 replicates, which a 95 % quantile needs, got {replicates}")
     if not np.isfinite(fit.information.noise):
         raise InputError("bootstrap: there are too few data to estimate the noise. Add steps or algorithms.")
     coordinates = Coordinates(fit.problem)
-    prior = weak_prior(coordinates)
-    rng = np.random.default_rng(seed)
-    fitted = coordinates.predictions(fit.point[None])[0]
-    weights = fit.noise.weights
-    deviation = fit.information.noise / np.where(weights > 0, weights, 1)
-    targets = fitted + rng.normal(0, 1, (replicates, fitted.shape[1])) * deviation
-    objective = replace(prior.objective(fit.problem, np.array([fit.strength]), weights), targets=targets)
-    solutions = solve(
-        coordinates, objective, np.repeat(fit.point[None], replicates, axis=0), iterations=60, tolerance=1e-7
-    )
+    points = np.concatenate(run_parts(refit_bootstrap_part, _bootstrap_parts(fit, coordinates, replicates, seed)))
     estimates = {name: values[0] for name, values in interval_property_arrays(coordinates, fit.point[None]).items()}
-    refitted = interval_property_arrays(coordinates, solutions.points)
+    refitted = interval_property_arrays(coordinates, points)
     half_widths = {name: np.quantile(np.abs(refitted[name] - estimates[name]), 0.95, axis=0) for name in estimates}
     errors = {name: np.sqrt(np.mean((refitted[name] - estimates[name]) ** 2, axis=0)) for name in estimates}
     competing = np.stack([fit.point, *(explanation.point for explanation in fit.explanations)])
@@ -154,6 +181,18 @@ def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0) -> Fit:
         intervals=hull(intervals_around(estimates, half_widths), interval_property_arrays(coordinates, competing)),
         interval_kind=f"bootstrap of {replicates} replicates",
     )
+
+
+def _bootstrap_parts(fit: Fit, coordinates: Coordinates, replicates: int, seed: int) -> list[BootstrapPart]:
+    """Return the replicates in parts whose size does not depend on who fits them, because it affects the last bits."""
+    fitted = coordinates.predictions(fit.point[None])[0]
+    weights = fit.noise.weights
+    deviation = fit.information.noise / np.where(weights > 0, weights, 1)
+    targets = fitted + np.random.default_rng(seed).normal(0, 1, (replicates, fitted.shape[1])) * deviation
+    return [
+        BootstrapPart(fit.problem, fit.point, fit.strength, weights, targets[start : start + BOOTSTRAP_PART])
+        for start in range(0, replicates, BOOTSTRAP_PART)
+    ]
 
 
 def parameter_draws(fit: Fit, count: int, rng: np.random.Generator) -> Array:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from perdure import explain, figures, tasks
-from perdure.audits.bias.measure import METHODS, BiasSettings, measure_bias
+from perdure.audits.bias.measure import METHODS, BiasSettings, PreparedBias, measure_bias, prepare_bias
 from perdure.audits.bias.results import BiasResult
 from perdure.audits.bias.shapley_cache import CachedShapley
+from perdure.audits.bias.units import fill_shapley_cache
 from perdure.base.errors import InputError
+from perdure.engine import Engine
+from perdure.engine.completion import joined_errors
+from perdure.engine.study import IncompleteStudyError
 from perdure.explain import Players
 from perdure.learners import Training
 from perdure.metrics import Bias, attribution_biases
 from perdure.reproduce.bias import trained_models
-from perdure.reproduce.bias.experiment import Experiment, Workspace
+from perdure.reproduce.bias.experiment import Experiment, Folders, Workspace
 from perdure.reproduce.bias.published_tables import PublishedTable, published_tables
 from perdure.reproduce.bias.table_text import table_text_nearest_columns, table_text_section
 from perdure.reproduce.bias.tabular_model import load_tabular_model, tabular_columns
@@ -39,7 +44,8 @@ class Study:
     model: Callable[[Workspace], TrainedModel]
     examples: int
     permutations: int
-    players: Callable[[TrainedModel], Players | str] = lambda _: "pixels"
+    players: Callable[[TrainedModel], Players | str] | str = "pixels"
+    """The players, or a function that returns them; everything can be sent to another process."""
     exact: bool = False
     methods: tuple[str, ...] = METHODS
 
@@ -60,8 +66,8 @@ def _columns(model: TrainedModel) -> Players:
     return tabular_columns(model.benchmark)
 
 
-def _on_tiny(network: str) -> Callable[[Workspace], TrainedModel]:
-    return lambda workspace: train_or_load(workspace, network, table_tiny_imagenet(workspace.data_dir), TINY, width=8)
+def _on_tiny(network: str, workspace: Workspace) -> TrainedModel:
+    return train_or_load(workspace, network, table_tiny_imagenet(workspace.data_dir), TINY, width=8)
 
 
 _INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # Grad-CAM needs a convolutional layer
@@ -71,14 +77,16 @@ STUDIES = (
     LENET,
     Study("resnet20", "ResNet-20, CIFAR-10", trained_models.trained_resnet20, 4, 20),
     Study("mlp5", "MLP-5", _mlp5, 100, 0, _columns, exact=True, methods=_INPUT_METHODS),
-    Study("alexnet", "AlexNet of width 8, Tiny ImageNet", _on_tiny("alexnet"), 10, 60, lambda _: "grid"),
-    Study("vgg16", "VGG-16 of width 8, Tiny ImageNet", _on_tiny("vgg16"), 10, 60, lambda _: "grid"),
-    Study("resnet50", "ResNet-50 of width 8, Tiny ImageNet", _on_tiny("resnet50"), 10, 60, lambda _: "grid"),
+    Study("alexnet", "AlexNet of width 8, Tiny ImageNet", partial(_on_tiny, "alexnet"), 10, 60, "grid"),
+    Study("vgg16", "VGG-16 of width 8, Tiny ImageNet", partial(_on_tiny, "vgg16"), 10, 60, "grid"),
+    Study("resnet50", "ResNet-50 of width 8, Tiny ImageNet", partial(_on_tiny, "resnet50"), 10, 60, "grid"),
 )
 
 
 def measure_table_study(study: Study, workspace: Workspace) -> tuple[TrainedModel, BiasResult]:
     """Train or load the network, sample its Shapley values unless cached, measure every method, and save the result."""
+    if workspace.engine is not None:
+        fill_table_shapley_values(study, workspace.folders, workspace.engine)
     model = study.model(workspace)
     x, y = model.examples(study.examples)
     result = measure_bias(
@@ -86,19 +94,44 @@ def measure_table_study(study: Study, workspace: Workspace) -> tuple[TrainedMode
         x,
         y,
         background=model.background(BACKGROUND),
-        settings=BiasSettings(
-            methods=study.methods,
-            samples=SAMPLES,
-            permutations=study.permutations or 1,
-            estimator="exact" if study.exact else None,
-            players=study.players(model),
-        ),
+        settings=_settings(study, model),
         subject=_description(study, model),
         shapley_table=CachedShapley(Cache(workspace.out)),
         progress=lambda activity, done, total: workspace.progress(f"{study.title}: {activity}", done, total),
     )
     result.save(table_result_file(workspace.out, study.name))
     return model, result
+
+
+def _settings(study: Study, model: TrainedModel) -> BiasSettings:
+    return BiasSettings(
+        methods=study.methods,
+        samples=SAMPLES,
+        permutations=study.permutations or 1,
+        estimator="exact" if study.exact else None,
+        players=study.players if isinstance(study.players, str) else study.players(model),
+    )
+
+
+@dataclass(frozen=True)
+class _StudySource:
+    """The network and the examples of a study, as another process loads them."""
+
+    study: Study
+    folders: Folders
+    device: str = "cpu"
+
+    def prepare(self) -> PreparedBias:
+        """Return network and examples in the form in which they are explained."""
+        model = self.study.model(self.folders.workspace())
+        x, y = model.examples(self.study.examples)
+        return prepare_bias(model.network, x, y, model.background(BACKGROUND), _settings(self.study, model))
+
+
+def fill_table_shapley_values(study: Study, folders: Folders, engine: Engine) -> None:
+    """Compute the Shapley values of a study with an engine: one unit for each example. The network is trained first."""
+    source = _StudySource(study, folders)
+    fill_shapley_cache(source.prepare(), source, Cache(folders.out), engine)
 
 
 def table_signed_gradient_bias(study: Study, model: TrainedModel, workspace: Workspace) -> Bias:
@@ -151,13 +184,17 @@ def run(workspace: Workspace, studies: Sequence[Study] | None = None) -> str:
     """
     selected = STUDIES if studies is None else studies
     published = published_tables()
-    parts, failed = [], []
+    parts, failed, incomplete = [], [], []
     for study in selected:
         try:
             parts.append(_study_section(study, published.get(study.name), workspace))
         except InputError as error:
             failed.append(error)
             parts.append(f"### {study.title}\n\nNot run: {error}.")
+        except IncompleteStudyError as error:
+            incomplete.append(error)
+    if incomplete:
+        raise joined_errors(incomplete)
     if failed and len(failed) == len(selected):
         raise failed[0]
     absent = [name for name in published if name not in {study.name for study in selected}]

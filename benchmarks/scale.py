@@ -216,8 +216,9 @@ def measure(seconds: float, units: int, repeats: int) -> list[Line]:
         # Two tasks: the examples of the first one are compared with the second checkpoint, in parts of eight examples.
         timed_command(folder, "run", "naive", "--tasks", "2", "--epochs", "5", "--workers", "1")
         records = folder / "runs"
-        first = audit_command(records, 200)(folder / "try", 1)
-        samples = max(200, round(200 * seconds * RUNS / first))
+        # The start of the command and the summary of the audit take the same time for any number of samples.
+        few, many = (audit_command(records, count)(folder / f"try-{count}", 1) for count in (200, 4200))
+        samples = max(200, round(seconds * RUNS * 4000 / (many - few)))
         lines.append(speed_up(f"{RUNS} equal parts of an audit", audit_command(records, samples), repeats))
         print_line(lines[-1])
     lines.append(overhead())

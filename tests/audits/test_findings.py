@@ -94,7 +94,7 @@ def test_a_report_shows_findings_that_are_newer_than_the_audit(perdure, tmp_path
     record = make_record(tmp_path / "runs/r")
     perdure("audit", "runs")
     perdure("report", "runs", "-o", "page.html")
-    assert "perdure trust retraining RUN" in (tmp_path / "page.html").read_text()
+    assert "run <code>perdure trust retraining RUN" in (tmp_path / "page.html").read_text()
     save_findings(record, synthetic_retraining(), synthetic_checkpoints())
     synthetic_bias().save(record / "trust/bias.json")
     perdure("report", "runs", "-o", "page.html")
@@ -102,7 +102,7 @@ def test_a_report_shows_findings_that_are_newer_than_the_audit(perdure, tmp_path
     assert "1 of 3 explainers distinguish errors from agreement" in page
     assert "expected_gradients has the lowest bias" in page
     assert "With increasing noise on the weights, MeGe decreases for 3 of 3 explainers" in page
-    assert "Not measured. Run" not in page
+    assert "run <code>perdure trust" not in page.lower()
 
 
 @pytest.mark.parametrize("file", [RETRAINING, CHECKPOINTS])

@@ -67,7 +67,12 @@ def speed_up(what: str, command: Callable[[Path, int], float], repeats: int) -> 
 def train_command(epochs: int) -> Callable[[Path, int], float]:
     """Return a function that trains eight runs and returns the seconds."""
     arguments = ("run", "naive", "--seeds", str(RUNS), "--epochs", str(epochs))
-    return lambda folder, workers: timed_command(folder, *arguments, "--workers", str(workers))
+
+    def command(folder: Path, workers: int) -> float:
+        folder.mkdir(exist_ok=True)
+        return timed_command(folder, *arguments, "--workers", str(workers))
+
+    return command
 
 
 def audit_command(records: Path, samples: int) -> Callable[[Path, int], float]:
@@ -207,8 +212,9 @@ def measure(seconds: float, units: int, repeats: int) -> list[Line]:
     """Measure everything."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        short = train_command(20)(folder, 1) / RUNS
-        epochs = max(20, round(20 * seconds / short))
+        # The start of the command takes the same time for any number of epochs.
+        few, many = (train_command(count)(folder / f"try-{count}", 1) for count in (5, 25))
+        epochs = max(20, round(seconds * RUNS * 20 / (many - few)))
         lines = [speed_up(f"{RUNS} equal training runs", train_command(epochs), repeats)]
         print_line(lines[-1])
     with tempfile.TemporaryDirectory() as name:
@@ -257,7 +263,7 @@ def print_line(line: Line) -> None:
     print(f"{line.what}: {line.value}; target {line.target}: {'met' if line.is_met else 'missed'}", flush=True)
 
 
-def page(lines: list[Line]) -> str:
+def page(lines: list[Line], seconds: float) -> str:
     """Return the page of results in Markdown."""
     from perdure.base.registry import software_versions
 
@@ -270,7 +276,7 @@ def page(lines: list[Line]) -> str:
             "# Scale",
             "",
             f"Written by `python benchmarks/scale.py --page docs/results/scale.md`, all in one run on {machine}; {versions}.",
-            "One thread per worker.",
+            f"One thread per worker. A training run, and a part of an audit, takes about {seconds:.0f} s of computation.",
             "",
             "| measured | result | target | met |",
             "|---|---|---|---|",
@@ -290,7 +296,7 @@ def main() -> None:
     options = parser.parse_args()
     lines = measure(options.seconds, options.units, options.repeats)
     if options.page:
-        write_atomically(options.page, page(lines).encode())
+        write_atomically(options.page, page(lines, options.seconds).encode())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ SCREENSHOTS: dict[str, dict[str, Any]] = {
     "dark": {"viewport": {"width": 1280, "height": 1180}, "color_scheme": "dark"},
     "narrow": {"viewport": {"width": 390, "height": 1180}, "color_scheme": "light", "device_scale_factor": 1.5},
 }
-ELEMENTS = {"light": "body", "dark": "#viewer", "narrow": "#performance"}
+ELEMENTS = {"light": "body", "dark": "#viewer", "narrow": "body"}
 
 
 def compact(png: bytes) -> bytes:
@@ -38,7 +38,7 @@ def take(page_file: Path, folder: Path, chromium: str) -> None:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         for name, options in SCREENSHOTS.items():
-            page = browser.new_page(**options)
+            page = browser.new_page(reduced_motion="reduce", **options)  # no smooth scrolling
             page.goto(page_file.resolve().as_uri())
             page.wait_for_selector("html[data-drawn]", state="attached")
             page.evaluate("(element) => document.querySelector(element).scrollIntoView()", ELEMENTS[name])

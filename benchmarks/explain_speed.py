@@ -2,10 +2,11 @@
 
 Times are CPU times of one thread. All estimators are unbiased, so the squared error of a peer is proportional to 1 / time, and
 its time to a target error is time * (error / target)^2. The error of balanced draws falls faster, so their budget is
-searched. Errors are relative to the mean of two long independent runs. The noise of that mean is estimated from the
-difference of the two runs and subtracted from every squared error. Peers run with the batch size that is fastest for them.
+searched, with other seeds than those of the measured runs. Errors are relative to the mean of two long independent runs. The
+noise of that mean is estimated from the difference of the two runs and subtracted from every squared error. Peers run with
+the batch size that is fastest for them.
 
-    python benchmarks/explain_speed.py [gradients] [shapley] [exact] [--images N]
+    python benchmarks/explain_speed.py [gradients] [shapley] [exact] [--images N] [--error 0.03]
 """
 
 import argparse
@@ -13,7 +14,7 @@ import json
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,7 +27,9 @@ from perdure import explain, nets
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "cifar10-small.npz"
 WEIGHTS = Path(tempfile.gettempdir()) / "perdure-explain-speed"
-TARGET_ERROR = 0.10
+ERRORS = (0.10, 0.03)
+REFERENCE_SAMPLES = 5000
+SEARCH_SEEDS = range(50, 54)
 SHAP_SAMPLES = 100
 SAMPLES_PER_CALL = (25, 50, 100, 200)
 BATCH_SIZES = (16, 32, 64, 128, 256)
@@ -84,6 +87,10 @@ class Reference:
         error = (values.flatten(1) - self.mean).square().sum(1) - self.noise
         return float((error / (self.mean.square().sum(1) - self.noise)).mean())
 
+    def own_error(self) -> float:
+        """Return the relative error of the mean itself."""
+        return float((self.noise / self.mean.square().sum(1)).mean().sqrt())
+
 
 def fastest(call: Callable[[int], Any], sizes: tuple[int, ...]) -> int:
     """Return the batch size with the shortest time, the best of three calls each; the work is the same for all sizes."""
@@ -91,8 +98,25 @@ def fastest(call: Callable[[int], Any], sizes: tuple[int, ...]) -> int:
     return min(times, key=lambda size: times[size])
 
 
-def gradients(count: int) -> dict[str, float]:
-    """Expected gradients on ResNet-18 width 16 at relative error 0.10."""
+def needed_samples(call: Callable[[int, int], Tensor], reference: Reference, target_error: float) -> int:
+    """Return the first number of samples, from below and in steps of ten near it, that reaches the error."""
+    samples = 200
+    while True:
+        error = float(np.sqrt(np.mean([reference.squared_error(call(samples, seed)) for seed in SEARCH_SEEDS])))
+        if error <= target_error:
+            return samples
+        # The error is about proportional to 1 / samples: half of the way, so as not to step over the target.
+        samples += max(10, int(samples * (error / target_error - 1) / 20) * 10)
+
+
+def mean_square_and_seconds(reference: Reference, runs: list[tuple[Tensor, float]]) -> tuple[float, float]:
+    """Return the mean squared relative error of runs and their mean time."""
+    squares = [reference.squared_error(values) for values, _ in runs]
+    return float(np.mean(squares)), float(np.mean([seconds for _, seconds in runs]))
+
+
+def gradients(count: int, errors: Sequence[float]) -> dict[str, float]:
+    """Expected gradients on ResNet-18 width 16 at each relative error."""
     import shap
     from captum.attr import GradientShap
 
@@ -104,15 +128,9 @@ def gradients(count: int) -> dict[str, float]:
         maps: Tensor = explain.attribute(net, x, y, background=background, samples=samples, seed=seed)
         return maps
 
-    reference = Reference(ours(2000, seed=98), ours(2000, seed=99))
-    budget = 200
-    while True:
-        runs = [timed(ours, budget, seed) for seed in range(3)]
-        error = float(np.sqrt(np.mean([reference.squared_error(values) for values, _ in runs])))
-        if error <= TARGET_ERROR:
-            break
-        budget += 10
-    print(f"perdure: {budget} samples, error {error:.3f}", flush=True)
+    reference = Reference(ours(REFERENCE_SAMPLES, seed=98), ours(REFERENCE_SAMPLES, seed=99))
+    print(f"reference: 2 x {REFERENCE_SAMPLES} samples, own error {reference.own_error():.4f}", flush=True)
+    budgets = {target_error: needed_samples(ours, reference, target_error) for target_error in errors}
 
     class SingleOutput(nn.Module):
         def __init__(self, target: int) -> None:
@@ -152,23 +170,42 @@ def gradients(count: int) -> dict[str, float]:
     first_image = slice(0, 1)
     captum_size = fastest(lambda size: captum(0, size, first_image), SAMPLES_PER_CALL)
     shap_size = fastest(lambda size: shap_one_class(0, size, first_image), SAMPLES_PER_CALL)
-    ratios = {}
-    for name, peer, size, samples, repeats in (
-        ("captum", captum, captum_size, SAMPLES_PER_CALL[-1], 4),
+    peers: tuple[tuple[str, Callable[[int, int], Tensor], int, int, int], ...] = (
+        ("captum", captum, captum_size, SAMPLES_PER_CALL[-1], 6),
         ("shap one class", shap_one_class, shap_size, SAMPLES_PER_CALL[-1], 4),
         ("shap ten classes", shap_all_classes, shap_size, SHAP_SAMPLES, 1),
-    ):
-        # The mean of m independent runs has 1/m of their squared error. Both sides are timed alternately.
-        peer_runs, our_seconds = zip(
-            *((timed(peer, seed, size), timed(ours, budget, seed)[1]) for seed in range(repeats)), strict=True
-        )
-        square = float(np.mean([reference.squared_error(values) for values, _ in peer_runs]))
-        needed = float(np.mean([seconds for _, seconds in peer_runs])) * square / TARGET_ERROR**2
-        ratios[f"gradients {name}"] = needed / float(np.mean(our_seconds))
-        cost = f"{round(samples * square / TARGET_ERROR**2)} samples in batches of {size}, {needed / count:.2f} s per image"
-        print(
-            f"{name}: {cost} for an error of {TARGET_ERROR}; perdure {np.mean(our_seconds) / count:.2f} s", flush=True
-        )
+    )
+    return gradient_ratios(ours, budgets, reference, peers, count)
+
+
+def gradient_ratios(
+    ours: Callable[[int, int], Tensor],
+    budgets: dict[float, int],
+    reference: Reference,
+    peers: Sequence[tuple[str, Callable[[int, int], Tensor], int, int, int]],
+    count: int,
+) -> dict[str, float]:
+    """Return the time of each peer (name, call, batch size, samples, repeats) divided by ours, for each relative error."""
+    ratios: dict[str, float] = {}
+    for name, peer, size, samples, repeats in peers:
+        # Both sides are timed alternately.
+        peer_runs: list[tuple[Tensor, float]] = []
+        our_runs: dict[float, list[tuple[Tensor, float]]] = {target_error: [] for target_error in budgets}
+        for seed in range(repeats):
+            peer_runs.append(timed(peer, seed, size))
+            for target_error, runs in our_runs.items():
+                runs.append(timed(ours, budgets[target_error], seed))
+        peer_square, peer_seconds = mean_square_and_seconds(reference, peer_runs)
+        for target_error, runs in our_runs.items():
+            square, seconds = mean_square_and_seconds(reference, runs)
+            factor = peer_square / target_error**2  # the mean of m independent runs has 1/m of their squared error
+            ratios[f"gradients {name} at {target_error}"] = peer_seconds * factor / seconds
+            print(
+                f"{name} at error {target_error}: {round(samples * factor)} samples in batches of {size}, "
+                f"{peer_seconds * factor / count:.2f} s per image; perdure {budgets[target_error]} samples, error "
+                f"{square**0.5:.4f}, {seconds / count:.2f} s per image",
+                flush=True,
+            )
     return ratios
 
 
@@ -270,6 +307,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["gradients", "shapley", "exact"])
     parser.add_argument("--images", type=int, default=8)
+    parser.add_argument("--error", type=float, nargs="+", default=ERRORS, help="relative errors of expected gradients")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -277,7 +315,7 @@ def main() -> None:
     if "exact" in arguments.parts:
         ratios |= exact()
     if "gradients" in arguments.parts:
-        ratios |= gradients(arguments.images)
+        ratios |= gradients(arguments.images, arguments.error)
     for name, permutations in (("lenet", 32), ("resnet18", 12)):
         if "shapley" in arguments.parts or f"shapley-{name}" in arguments.parts:
             ratios |= shapley(name, arguments.images, permutations)

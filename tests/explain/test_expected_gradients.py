@@ -144,7 +144,9 @@ def test_the_error_of_balanced_draws_falls_about_as_one_over_samples():
     truth = explain.expected_gradients(net, x, 0, background, samples=4000, seed=50).values
     error = {}
     for samples in (40, 120):
-        estimates = [explain.expected_gradients(net, x, 0, background, samples=samples, seed=s).values for s in range(6)]
+        estimates = [
+            explain.expected_gradients(net, x, 0, background, samples=samples, seed=s).values for s in range(6)
+        ]
         error[samples] = torch.stack([(values - truth).square().sum() for values in estimates]).mean().sqrt()
     assert error[40] > 2.4 * error[120]
 

@@ -23,7 +23,8 @@ def _needs(options: Mapping[str, Any]) -> Gradients | Outputs:
 def shapley_method(request: Request, estimator: str = "antithetic") -> Tensor:
     """Sampled Shapley values of the players, ``samples`` permutations per example.
 
-    Each player's value is written to all of its variables. ``estimator``: antithetic, castro, leverage or gradient.
+    Each player's value is written to all of its variables. ``estimator``: antithetic, castro, leverage, gradient,
+    regression, or auto (see `explain.shapley`).
     """
 
     def solve(game: NetworkGame, key: int) -> Any:

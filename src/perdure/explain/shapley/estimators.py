@@ -1,13 +1,14 @@
-"""Sampled Shapley values of any game, with four estimators.
+"""Sampled Shapley values of any game, with five estimators.
 
 phi_i is the marginal contribution of player i, averaged over all orders in which the players can be added (Shapley 1953;
-Castro et al. 2009 sample the orders). ``castro``, ``antithetic`` and ``gradient`` are unbiased; ``leverage`` is consistent.
+Castro et al. 2009 sample the orders). ``castro``, ``antithetic``, ``gradient`` and ``regression`` are unbiased;
+``leverage`` is consistent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from perdure.explain.draws import draw_permutation_ranks
 from perdure.explain.shapley.game import FloatArray, GameFunction, game_values
 from perdure.explain.shapley.players import player_count
 
-ESTIMATORS = ("castro", "antithetic", "leverage", "gradient")
+ESTIMATORS = ("castro", "antithetic", "leverage", "gradient", "regression")
+AUTO = "auto"
 CHUNK_ELEMENTS = 2**22
 CHECK_EVERY = 16  # permutations or pairs between two checks of the standard errors
 
@@ -36,6 +38,8 @@ class Shapley:
     evaluations: int
     samples: int
     estimator: str
+    choice: str = ""
+    """Why ``"auto"`` chose the estimator."""
 
 
 @dataclass(frozen=True)
@@ -85,39 +89,79 @@ def shapley(
     *,
     wanted_stderr: float | None = None,
     max_evaluations: int | None = None,
+    prior: Any = None,
 ) -> Shapley:
     """Return sampled Shapley values of a game.
 
-    ``value`` takes (m, players) booleans and returns (m,) or (m, outputs); ``estimator="gradient"`` needs a `NetworkGame` or
-    another game with a method ``gradients``. ``samples`` is the number of permutations (a pair counts as two); every
+    ``value`` takes (m, players) booleans and returns (m,) or (m, outputs); ``estimator="gradient"`` needs a `NetworkGame`
+    or another game with a method ``gradients``. ``samples`` is the number of permutations (a pair counts as two); every
     estimator uses at most samples * (players + 1) evaluations. Sampling stops earlier at ``max_evaluations``, or when the
-    root mean square of the standard errors is at most ``wanted_stderr``. Captum's ``ShapleyValueSampling`` is ``castro``
-    without standard errors.
+    root mean square of the standard errors is at most ``wanted_stderr``. ``prior``: approximate values from which
+    ``regression`` starts, for example those of an earlier checkpoint; they must come from other draws (another seed).
+    Captum's ``ShapleyValueSampling`` is ``castro`` without standard errors.
 
     - ``castro``: plain permutations (Castro et al. 2009).
     - ``antithetic``: each permutation and its reverse (Mitchell et al. 2022, section 4.1); standard errors from pair means.
     - ``leverage``: regression on coalitions drawn by leverage score with their complements (Musco and Witter 2025).
+    - ``regression``: unbiased regression on pairs of complementary coalitions, starting from gradients if the game has
+      them (see ``regression_shapley``). The least error per evaluation on all networks and tables measured.
+    - ``auto``: all coalitions if they fit (``exact``), else ``regression``, or ``antithetic`` where evaluations are
+      cheaper than the regression. The result's ``estimator`` and ``choice`` name it.
     - ``gradient``: marginal contributions predicted from gradients, plus the sampled mean error of the prediction (see
       ``gradient_shapley``).
     """
     count, permutations = player_count(players), _positive_integer("samples", samples)
-    if estimator not in ESTIMATORS:
-        raise InputError(f"estimator: unknown name {estimator!r}, {error_suggestion(str(estimator), list(ESTIMATORS))}")
+    names = [*ESTIMATORS, AUTO]
+    if estimator not in names:
+        raise InputError(f"estimator: unknown name {estimator!r}, {error_suggestion(str(estimator), names)}")
     if wanted_stderr is not None and not wanted_stderr > 0:
         raise InputError(f"wanted_stderr: expected a positive number, got {wanted_stderr!r}")
     evaluations = permutations * (count + 1)
     if max_evaluations is not None:
         evaluations = min(evaluations, _positive_integer("max_evaluations", max_evaluations))
+    if estimator == AUTO:
+        return _auto_estimate(value, count, permutations, seed, evaluations, wanted_stderr, prior)
+    if prior is not None and estimator != "regression":
+        raise InputError(f"prior: only the estimator 'regression' starts from given values, not {estimator!r}")
     budget = Budget(permutations, evaluations, wanted_stderr)
     if estimator == "gradient":
         from perdure.explain.shapley.gradient import gradient_shapley  # noqa: PLC0415  (imports this module)
 
         return gradient_shapley(value, count, budget, seed)
+    if estimator == "regression":
+        from perdure.explain.shapley.regression import regression_shapley  # noqa: PLC0415
+
+        return regression_shapley(value, count, budget, seed, prior)
     if estimator == "leverage":
         from perdure.explain.shapley.leverage import leverage_shapley  # noqa: PLC0415
 
         return leverage_shapley(value, count, budget, seed)
     return _permutation_estimate(value, count, budget, seed, paired=estimator == "antithetic")
+
+
+def _auto_estimate(
+    value: GameFunction, players: int, samples: int, seed: int, evaluations: int, stderr: float | None, prior: Any
+) -> Shapley:
+    """Return the values by the recommended estimator, with the reason for the choice."""
+    from perdure.explain.shapley.estimator_choice import recommend_for_game  # noqa: PLC0415  (imports this module)
+    from perdure.explain.shapley.exact import exact_shapley  # noqa: PLC0415
+
+    choice = recommend_for_game(value, players, evaluations)
+    if choice.estimator == "exact":
+        exact = exact_shapley(value, players)
+        return Shapley(exact.values, np.zeros_like(exact.values), exact.evaluations, samples, "exact", choice.reason)
+    used = prior if choice.estimator == "regression" else None
+    result = shapley(
+        value,
+        players,
+        samples,
+        choice.estimator,
+        seed,
+        wanted_stderr=stderr,
+        max_evaluations=evaluations,
+        prior=used,
+    )
+    return replace(result, choice=choice.reason)
 
 
 def _positive_integer(name: str, number: Any) -> int:

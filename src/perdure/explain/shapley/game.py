@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from perdure.base.errors import InputError
 from perdure.explain.adapters.adapted import replaced_output
@@ -56,6 +58,20 @@ class NetworkGame:
     def players(self) -> int:
         """Number of players."""
         return self.partition.count
+
+    @cached_property
+    def differentiable(self) -> bool:
+        """Whether outputs have a gradient with respect to the input; functions outside PyTorch and token ids have none."""
+        if not self.example.is_floating_point():
+            return False
+        with torch.enable_grad():
+            return bool(self._scores(self.example[None].clone().requires_grad_()).requires_grad)
+
+    def multiply_adds(self) -> float | None:
+        """Return the multiply-adds of one evaluation, counted by torch; None if the model computes outside PyTorch."""
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            self._scores(self.example[None].clone())
+        return counter.get_total_flops() / 2 or None
 
     def __call__(self, coalitions: Any) -> FloatArray:
         """Return F for each coalition."""

@@ -119,7 +119,13 @@ def test_a_game_with_several_outputs_has_the_values_of_each_output():
 
 @pytest.mark.parametrize(
     ("estimator", "samples", "low"),
-    [("castro", 40, 0.9), ("antithetic", 40, 0.88), ("gradient", 60, 0.86), ("leverage", 40, 0.86)],
+    [
+        ("castro", 40, 0.9),
+        ("antithetic", 40, 0.88),
+        ("gradient", 60, 0.86),
+        ("leverage", 40, 0.86),
+        ("regression", 40, 0.88),
+    ],
 )
 def test_estimators_are_unbiased_and_their_standard_errors_cover(estimator, samples, low):
     """The mean over 250 seeds agrees with the exact values; two standard errors cover about 95 %."""

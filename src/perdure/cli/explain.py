@@ -170,7 +170,11 @@ def explain(
     finally:  # finished maps are written even if a later method fails
         folder = out or (Path("explain") if record is None else record / "explain")
         written = _write(folder, x, labels, maps, run, figure_format) if maps else []
-    _print(explained, written, maps, refused, as_json)
+    choice = ""
+    if "shapley" in maps and options.get("shapley", {}).get("estimator") == "auto":
+        asked = {name: settings[name] for name in ("samples", "background", "baseline", "players")}
+        choice = str(explainers.recommended_estimator(described, x, **asked))
+    _print(explained, written, maps, refused, choice, as_json)
 
 
 def _show(bars: ProgressBars, bar: Any, done: int, total: int) -> None:
@@ -294,14 +298,17 @@ def _write(folder: Path, x: Any, labels: Any, maps: dict[str, Any], run: LoadedR
     return written
 
 
-def _print(explained: str, written: list[Path], maps: dict[str, Any], refused: dict[str, str], as_json: bool) -> None:
+def _print(
+    explained: str, written: list[Path], maps: dict[str, Any], refused: dict[str, str], choice: str, as_json: bool
+) -> None:
     if as_json:
         sums = {name: value.flatten(1).sum(1).tolist() for name, value in maps.items()}
-        print_json(
-            {"explained": explained, "written": [str(path) for path in written], "sums": sums, "refused": refused}
-        )
+        printed = {"explained": explained, "written": [str(path) for path in written], "sums": sums, "refused": refused}
+        print_json(printed | ({"estimator": choice} if choice else {}))
     else:
         echo(f"explained: {explained}. Methods: {', '.join(maps)}", err=True)
+        if choice:
+            echo(f"estimator of shapley: {choice}", err=True)
         for path in written:
             echo(path)
     for reason in refused.values():

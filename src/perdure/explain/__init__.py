@@ -8,7 +8,7 @@ from perdure.explain.checks.network import Finding, Gradients, ModuleRules, Outp
 from perdure.explain.explainer import EXPLAINERS, Explainer, Request, explainer, get_explainer, method_names
 from perdure.explain.methods.expected_gradients import ExpectedGradients
 from perdure.explain.shapley.axioms import AxiomCheck, Axioms, check_axioms, check_network_axioms
-from perdure.explain.shapley.estimator_choice import choose_estimator
+from perdure.explain.shapley.estimator_choice import EstimatorChoice, choose_estimator, recommend_estimator
 from perdure.explain.shapley.estimators import ESTIMATORS, Shapley, shapley
 from perdure.explain.shapley.exact import Dividends, ExactShapley, exact_shapley
 from perdure.explain.shapley.game import NetworkGame, game_layer_output
@@ -23,10 +23,18 @@ from perdure.explain.shapley.players import (
     superpixel_players,
 )
 from perdure.explain.shapley.shared_layers import fast_game
-from perdure.explain.shapley.table import ShapleyTable, shapley_table, shapley_table_layer_maps
+from perdure.explain.shapley.table import (
+    ShapleyTable,
+    recommended_estimator,
+    shapley_table,
+    shapley_table_layer_maps,
+)
 from perdure.explain.taylor import TaylorAllocation, TaylorEffects, taylor_effects
 
 __all__ = [
+    "EstimatorChoice",
+    "recommend_estimator",
+    "recommended_estimator",
     "ESTIMATORS",
     "EXPLAINERS",
     "Adapted",

@@ -64,7 +64,8 @@ LEAST_PAIRS = 16
 PAIRS_PER_TERM = 20
 PAIRS_PER_PARITY = 5
 FOLDS, TREE_FOLDS = 2, 5
-LEAST_PARITIES = 100
+LEAST_PARITIES, MOST_PARITIES = 100, 1500
+SEARCH_COST = 1e7  # multiply-adds; where evaluations cost less, more of them are better than a search
 MOST_SEARCHED_PLAYERS, MOST_SEARCHED_PAIRS = 256, 2**16  # of the search for interactions with trees
 SINGLE_PRECISION_PLAYERS = 256  # with more, the regression computes in single precision
 JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}
@@ -81,6 +82,8 @@ def regression_shapley(value: GameFunction, players: int, budget: Budget, seed: 
         return Shapley((full - empty)[None], np.zeros_like(full)[None], 2, budget.samples, "regression")
     start = _starting_point(value, players, budget, seed, prior, empty)
     pairs = _Pairs(value, players, seed, empty)
+    cost = value.multiply_adds() if hasattr(value, "multiply_adds") else None
+    search = cost is None or cost >= SEARCH_COST
     most = (budget.evaluations - 2 - start.evaluations) // 2
     if most < LEAST_PAIRS:
         raise InputError(
@@ -89,7 +92,7 @@ def regression_shapley(value: GameFunction, players: int, budget: Budget, seed: 
         )
     for wanted in _rounds(most, budget):
         pairs.extend(wanted)
-        values, stderr = _Fit(pairs, start, full - empty).estimate()
+        values, stderr = _Fit(pairs, start, full - empty, search=search).estimate()
         if budget.stderr is not None and np.sqrt(np.mean(stderr**2)) <= budget.stderr:
             break
     evaluations = 2 + start.evaluations + 2 * len(pairs)
@@ -207,7 +210,8 @@ class _Fit:
     Pairs are divided into folds; the ridge and the interactions that one fold is fitted with are chosen from the others.
     """
 
-    def __init__(self, pairs: _Pairs, start: _Start, total: FloatArray) -> None:
+    def __init__(self, pairs: _Pairs, start: _Start, total: FloatArray, *, search: bool = False) -> None:
+        self.search = search
         self.pairs, self.players, self.total = pairs, pairs.players, np.atleast_1d(total)
         self.dtype = pairs.dtype
         self.start, terms = start.values, start.terms
@@ -292,15 +296,15 @@ class _Fit:
     def _complete_parities(self) -> tuple[tuple[Parity, ...], int]:
         """Return all interactions of three, five, ... players that fit, and the room that is left for others.
 
-        An interaction needs at least five pairs. If every odd interaction is included, or there are too many players or too
+        An interaction needs at least five pairs, and there are at most 1500. If every odd interaction is included, or there are too many players or too
         few pairs to search for others, the room is 0.
         """
-        room = len(self.pairs) // PAIRS_PER_PARITY
+        room = min(MOST_PARITIES, len(self.pairs) // PAIRS_PER_PARITY)
         parities: list[Parity] = []
         for size in range(3, self.players + 1, 2):
             if comb(self.players, size) > room - len(parities):
                 room -= len(parities)
-                searched = room >= LEAST_PARITIES and self.players <= MOST_SEARCHED_PLAYERS
+                searched = self.search and room >= LEAST_PARITIES and self.players <= MOST_SEARCHED_PLAYERS
                 return tuple(parities), room if searched else 0
             parities += combinations(range(self.players), size)
         return tuple(parities), 0

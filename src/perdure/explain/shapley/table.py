@@ -16,6 +16,7 @@ from perdure.explain.attribute import prepared_request
 from perdure.explain.batches import in_batches
 from perdure.explain.explainer import Progress, Request
 from perdure.explain.methods.gradcam import with_map_layer
+from perdure.explain.shapley.estimator_choice import EstimatorChoice, recommend_for_game
 from perdure.explain.shapley.estimators import shapley
 from perdure.explain.shapley.exact import MOST_PLAYERS, exact_shapley
 from perdure.explain.shapley.game import FloatArray, NetworkGame, game_layer_output
@@ -92,6 +93,27 @@ def shapley_table(
         if layer is None:
             return _table(request, parts, estimator, at_layer=False)
         return _table(with_map_layer(request), parts, estimator, at_layer=True)
+
+
+def recommended_estimator(
+    model: nn.Module,
+    x: Any,
+    *,
+    samples: int = 100,
+    background: Any = None,
+    baseline: Any = None,
+    players: Players | str | Any | None = None,
+) -> EstimatorChoice:
+    """Return the estimator that ``options={"estimator": "auto"}`` uses for these examples in `attribute`, and why.
+
+    Parameters as in `attribute`. The choice depends on the network, the number of players and ``samples``, not on the values.
+    """
+    first = x[:1]
+    with prepared_request(
+        model, first, "predicted", "shapley", background=background, samples=samples, baseline=baseline, players=players
+    ) as request:
+        game = next(shapley_table_games(request, at_layer=False))
+        return recommend_for_game(game, game.players, samples * (game.players + 1))
 
 
 def shapley_table_layer_maps(model: nn.Module, x: Any, target: Any, layer: str | nn.Module | None = None) -> FloatArray:

@@ -55,7 +55,7 @@ from perdure.runs.networks import NetworkSource
 from perdure.runs.untrained import UntrainedNetworks
 
 KIND = "shapc"
-VERSION = 2
+VERSION = 3
 """Increases when values are computed differently, so that stored ones are not reused."""
 EXAMPLES = 40
 """Test examples per task, unless a number or a precision is given."""
@@ -322,8 +322,11 @@ class ShapcRunner:
         if known is not None and np.array_equal(known.example[first : first + len(rows)], rows):
             stored = (known.values[name][first : first + len(rows), 0] for name in untrained_value_names(self.settings))
             return list(stored)
+        settings = self.settings.for_floor()
+        if settings != self.settings and self.untrained.networks:
+            before = self._maps(self.loaded, self.loaded.network(tau), tau, tau, rows, settings)[0]
         return [
-            limit_of_pair_values(before, self._maps(self.loaded, network, tau, tau, rows)[0], self.settings)
+            limit_of_pair_values(before, self._maps(self.loaded, network, tau, tau, rows, settings)[0], settings)
             for network in self.untrained.networks
         ]
 
@@ -331,9 +334,17 @@ class ShapcRunner:
         """Return the maps of some examples of step tau after a step, and the decisions for them."""
         return self._maps(run, run.network(step), step, tau, rows)
 
-    def _maps(self, run: LoadedRun, network: nn.Module, step: int, tau: int, rows: Rows) -> tuple[Halves, Any]:
+    def _maps(
+        self,
+        run: LoadedRun,
+        network: nn.Module,
+        step: int,
+        tau: int,
+        rows: Rows,
+        settings: ShapcSettings | None = None,
+    ) -> tuple[Halves, Any]:
         """Return the maps of some examples of step tau under a network with the rule of a step, and its decisions."""
-        task, settings = self.loaded.curriculum[tau], self.settings
+        task, settings = self.loaded.curriculum[tau], settings or self.settings
         rule = network if run.decides_by == "logits" else run.with_rule(network, step)
         x = run.data.inputs(task, rows).to(run_network_device(network))
         background = run.data.background(task, settings.background, settings.seed).to(x.device)

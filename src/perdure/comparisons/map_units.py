@@ -20,7 +20,6 @@ from perdure.engine.shared import Shared, shared_by_units
 from perdure.runs.cache import Cache
 from perdure.runs.untrained import UntrainedNetworks
 
-
 OLD_FOR_FLOOR = -1
 """In place of the number of an untrained network: OLD, explained with the settings of untrained networks."""
 
@@ -147,8 +146,8 @@ def _units(
     if not network.state_dict():
         return []
     entry = here.maker_for(untrained).entry(here.cache, version, network)
-    own = untrained is None or untrained == OLD_FOR_FLOOR
-    name = version.name if own else f"untrained network {untrained + 1}"
+    of_version = untrained is None or untrained == OLD_FOR_FLOOR
+    name = version.name if untrained is None or of_version else f"untrained network {untrained + 1}"
     return [
         Unit(
             name=f"maps-{entry.folder.name}-{part_name(part)}",

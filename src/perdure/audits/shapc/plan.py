@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from torch.utils.flop_counter import FlopCounterMode
 
+from perdure.audits.shapc.allocation import floor_cost
 from perdure.audits.shapc.runner import (
     EXAMPLES,
     Halves,
@@ -356,13 +357,6 @@ def estimate_record(
         disk=table_bytes + stored,
         unit_seconds=tuple(unit_seconds),
     )
-
-
-def floor_cost(settings: ShapcSettings) -> tuple[int, float]:
-    """Return how many maps an example has for the floor, and their samples as a share of those of the other maps."""
-    floor = settings.for_floor()
-    own = floor != settings  # the network of the task explains the example again, with the samples of the floor
-    return (settings.untrained + own if settings.untrained else 0), floor.samples / settings.samples
 
 
 def _score_cost(

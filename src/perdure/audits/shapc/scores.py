@@ -39,7 +39,7 @@ class Calibration:
     the floor is the consistency with one untrained network, so its variance between networks counts in full.
 
     Each untrained network may explain a part of the examples. Networks then also differ because their examples differ; this
-    part of their variance is estimated and taken off (`_between_networks`).
+    part of their variance is estimated and taken off (`between_networks`).
     """
 
     def __init__(self, tasks: Mapping[int, TaskValues], of: str, floors: Sequence[str], ceiling: str | None) -> None:
@@ -80,7 +80,7 @@ class Calibration:
         components = influence_variances(self.influences())
         if not components:
             return student_interval(value, components, examples, level)
-        return interval_with_groups(value, components, self._between_networks(), examples, level)
+        return interval_with_groups(value, components, self.between_networks(), examples, level)
 
     def _pairs(self) -> dict[int, FloatArray]:
         """Return the score of each pair."""
@@ -93,10 +93,13 @@ class Calibration:
             )
         return scores
 
+    def used_tasks(self) -> list[int]:
+        """Return the tasks that have a score."""
+        return [tau for tau, scores in self._pairs().items() if not np.isnan(scores).all()]
+
     def influences(self) -> list[FloatArray]:
-        """Return the influence of each example of each task on the mean score."""
-        pairs = self._pairs()
-        used = [tau for tau, scores in pairs.items() if not np.isnan(scores).all()]
+        """Return the influence of each example of each used task on the mean score."""
+        pairs, used = self._pairs(), self.used_tasks()
         influences = []
         for tau in used:
             cells = self.floors[tau] - mean_of_known(self.floors[tau])
@@ -108,9 +111,9 @@ class Calibration:
             influences.append(mean_of_known(each[:, ~np.isnan(score)], axis=1) / len(used))
         return influences
 
-    def _between_networks(self) -> BetweenGroups:
+    def between_networks(self) -> BetweenGroups:
         """Return the variance of the score between untrained networks, for one more network than was used."""
-        tasks = [tau for tau, scores in self._pairs().items() if not np.isnan(scores).all()]
+        tasks = self.used_tasks()
         floors = [TaskFloors.of(self.floors[tau]) for tau in tasks]
         effects = [self._floor_effect(tau) / len(tasks) for tau in tasks]
         common = np.logical_and.reduce([floor.known for floor in floors]) if floors else np.zeros(0, bool)

@@ -58,9 +58,9 @@ def test_too_few_samples_of_untrained_networks_are_refused():
 def test_the_floor_with_fewer_samples_is_that_with_all(tmp_path):
     base = net()
     path = folder(tmp_path / "floor", base, perturbed(base, 1.0))
-    data = [examples(0, 96), examples(1, 96)]
+    data = [examples(0, 64), examples(1, 64)]
     few, all_samples = (
-        audited(path, data=data, examples=96, samples=160, untrained=5, untrained_samples=samples)
+        audited(path, data=data, examples=64, samples=160, untrained=5, untrained_samples=samples)
         for samples in (None, 160)
     )
     names = untrained_value_names(ShapcSettings(untrained=5))
@@ -68,7 +68,7 @@ def test_the_floor_with_fewer_samples_is_that_with_all(tmp_path):
     differences = np.mean([tables[0][name] - tables[1][name] for name in names], axis=0)[:, 0]
     error = differences.std(ddof=1) / math.sqrt(len(differences))
     assert abs(differences.mean()) < 3 * error
-    assert error < 0.015
+    assert error < 0.02
     assert few.mean == all_samples.mean  # the columns of the paper are the same
 
 
@@ -237,13 +237,14 @@ def test_an_interrupted_audit_with_precision_resumes_with_bit_identical_files(tm
 
 
 def test_workers_do_not_change_an_audit_with_precision(tmp_path):
-    benchmark = tasks.load("split-digits", per_class=10)
+    benchmark = tasks.load("split-digits", tasks=2, per_class=10)
     for name in ("one", "two"):
         run = learners.Run(benchmark, learners.get("naive"), "small-conv", training=learners.Training(epochs=1, lr=0.1))
         learners.execute(run, tmp_path / name)
     options = {"samples": 8, "untrained": 4, "background": 10}
-    alone = audit_shapc(tmp_path / "one", settings=ShapcSettings(**options), precision=0.2)
+    limits = {"precision": 0.2, "examples": 24}
+    alone = audit_shapc(tmp_path / "one", settings=ShapcSettings(**options), **limits)
     with LocalEngine(2) as engine:
-        audit = audit_records(tmp_path / "two", shapc=ShapcSettings(**options), precision=0.2, engine=engine)
+        audit = audit_records(tmp_path / "two", shapc=ShapcSettings(**options), **limits, engine=engine)
     assert audit.shapc[0].calibrated == alone.calibrated
     assert Path(audit.shapc[0].folder, "values.csv").read_bytes() == Path(alone.folder, "values.csv").read_bytes()

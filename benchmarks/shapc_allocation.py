@@ -69,13 +69,13 @@ def counted() -> Iterator[Cost]:
         cost.gradients += len(x) * options["samples"]
         return original(network, x, *arguments, **options)
 
-    explain.attribute = attribute
+    vars(explain)["attribute"] = attribute
     start = time.process_time()
     try:
         yield cost
     finally:
         cost.seconds = time.process_time() - start
-        explain.attribute = original
+        vars(explain)["attribute"] = original
 
 
 def record(learner: str, data: Path) -> Path:

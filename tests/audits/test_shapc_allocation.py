@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from perdure.audits import ShapcSettings
 from perdure.audits.shapc.allocation import decide_counts, first_counts, half_width, task_costs
 from perdure.audits.shapc.runner import audit_shapc
 from perdure.audits.shapc.scores import make_calibration
-from perdure.audits.shapc.values import UNIT, TaskValues, untrained_value_names
+from perdure.audits.shapc.values import UNIT, ShapcValues, TaskValues, untrained_value_names
 from perdure.base.errors import InputError
 from perdure.engine.local import LocalEngine
 from perdure.metrics.intervals import (
@@ -74,9 +75,10 @@ def test_the_floor_with_fewer_samples_is_that_with_all(tmp_path):
 
 def make_values(result) -> TaskValues:
     """Return the stored values of the first task of an audit."""
-    from perdure.comparisons.gate.reasons import _stored_values
-
-    return _stored_values(result)[0].first(len(result.examples[0]))
+    known = {name: value for name, value in result.settings.items() if name != "explained"}
+    settings = ShapcSettings(**{**known, "shares": tuple(result.settings["shares"])})
+    stored = ShapcValues.open(Path(result.folder), settings, {0: (1,)})
+    return stored.tasks[0].first(len(result.examples[0]))
 
 
 class Population:
@@ -206,7 +208,7 @@ def test_without_differences_between_groups_the_interval_is_that_of_student():
     assert only_groups.high == pytest.approx(expected.high, rel=0.05)
 
 
-def checkpoints(path: Path) -> tuple[Path, dict]:
+def checkpoints(path: Path) -> tuple[Path, dict[str, Any]]:
     """Return a folder with three checkpoints, the last of which differs more, and options of its audit."""
     base = net()
     data = [examples(task, 200) for task in (0, 1, 0)]
@@ -241,8 +243,8 @@ def test_workers_do_not_change_an_audit_with_precision(tmp_path):
     for name in ("one", "two"):
         run = learners.Run(benchmark, learners.get("naive"), "small-conv", training=learners.Training(epochs=1, lr=0.1))
         learners.execute(run, tmp_path / name)
-    options = {"samples": 8, "untrained": 4, "background": 10}
-    limits = {"precision": 0.2, "examples": 24}
+    options: dict[str, Any] = {"samples": 8, "untrained": 4, "background": 10}
+    limits: dict[str, Any] = {"precision": 0.2, "examples": 24}
     alone = audit_shapc(tmp_path / "one", settings=ShapcSettings(**options), **limits)
     with LocalEngine(2) as engine:
         audit = audit_records(tmp_path / "two", shapc=ShapcSettings(**options), **limits, engine=engine)

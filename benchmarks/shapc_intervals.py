@@ -25,7 +25,7 @@ from torch import nn
 from perdure import learners, tasks
 from perdure.audits.shapc.runner import ShapcRunner
 from perdure.audits.shapc.scores import Calibration, make_calibration
-from perdure.audits.shapc.values import ShapcSettings, ShapcValues, TaskValues
+from perdure.audits.shapc.values import UNTRAINED, ShapcSettings, ShapcValues, TaskValues
 from perdure.metrics.intervals import variation_interval
 from perdure.runs.loaded_run import LoadedRun, load_run
 from perdure.runs.untrained import UntrainedNetworks
@@ -57,7 +57,7 @@ def variation_coverage(examples: int, a: float, b: float, repetitions: int) -> f
 
 def calibrated_coverage(examples: int, spread: float, repetitions: int) -> float:
     """Return how often the interval contains the score relative to a new untrained network; ``spread`` between networks."""
-    rng, hits, networks = np.random.default_rng(examples), 0, 5
+    rng, hits, networks = np.random.default_rng(examples), 0, UNTRAINED
     for _ in range(repetitions):
         floors = 0.25 + rng.normal(scale=spread, size=networks + 1)
         effects = rng.normal(scale=0.03, size=(4, examples))
@@ -142,13 +142,10 @@ class _OtherDraws(ShapcRunner):
 
     draw_seed = 0
 
-    def _maps(self, run, network, step, tau, rows):  # type: ignore[no-untyped-def]
-        kept, self.settings = self.settings, replace(self.settings, seed=self.draw_seed)
-        run = replace(run, data=_FixedBackground(run.data, kept.seed))
-        try:
-            return super()._maps(run, network, step, tau, rows)
-        finally:
-            self.settings = kept
+    def _maps(self, run, network, step, tau, rows, settings=None):  # type: ignore[no-untyped-def]
+        settings = settings or self.settings
+        run = replace(run, data=_FixedBackground(run.data, settings.seed))
+        return super()._maps(run, network, step, tau, rows, replace(settings, seed=self.draw_seed))
 
 
 class _FixedBackground:

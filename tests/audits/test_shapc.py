@@ -200,9 +200,22 @@ def test_more_examples_reuse_the_stored_ones(tmp_path, monkeypatch):
 def test_precision_stops_when_the_interval_is_narrow_enough(tmp_path):
     path = folder(tmp_path / "precise", net(), net(3))
     data = [examples(0, 200), examples(1, 200)]
+    result = audited(path, data=data, examples=None, precision=0.08)
+    assert (result.calibrated.high - result.calibrated.low) / 2 <= 0.08
+    assert UNIT <= len(result.examples[0]) < 200
+    assert "0.08" in result.stopped
+    fewer = audited(path, data=data, examples=len(result.examples[0]) - UNIT // 2)
+    assert (fewer.calibrated.high - fewer.calibrated.low) / 2 > 0.04
+    unreachable = audited(path, data=data, examples=None, precision=1e-6)
+    assert "cannot be reached" in unreachable.stopped or unreachable.stopped == "all test examples"
+
+
+def test_without_untrained_networks_the_precision_is_that_of_shapc_mean(tmp_path):
+    path = folder(tmp_path / "precise", net(), net(3))
+    data = [examples(0, 200), examples(1, 200)]
     estimates = []
     result = audited(
-        path, data=data, examples=None, precision=0.02,
+        path, data=data, examples=None, precision=0.02, untrained=0,
         progress=lambda done, total, estimate: estimates.append(estimate) if estimate else None,
     )  # fmt: skip
     widths = [(estimate.high - estimate.low) / 2 for estimate in estimates]
@@ -211,7 +224,7 @@ def test_precision_stops_when_the_interval_is_narrow_enough(tmp_path):
     last = estimates[-1]
     assert (last.mean, last.low, last.high) == pytest.approx((result.mean.mean, result.mean.low, result.mean.high))
     assert "0.02" in result.stopped
-    all_examples = audited(path, data=data, examples=None, precision=1e-6)
+    all_examples = audited(path, data=data, examples=None, precision=1e-6, untrained=0)
     assert all_examples.stopped == "all test examples"
     assert len(all_examples.examples[0]) == 200
 

@@ -147,7 +147,8 @@ def coverage(repetitions: int, examples: int) -> float:
 
 @pytest.mark.parametrize("examples", [16, 40])
 def test_the_interval_has_nominal_coverage(examples):
-    assert 0.93 <= coverage(1500, examples) <= 0.97
+    # Slightly above the nominal .95, because a variance between networks below 0 is counted as 0.
+    assert 0.93 <= coverage(1500, examples) <= 0.98
 
 
 def without_example(task: TaskValues, row: int) -> TaskValues:

@@ -90,13 +90,17 @@ def audit(
     examples: Annotated[
         int | None,
         typer.Option(
-            help="Test examples per task; default 40, or all with --precision.", min=2, rich_help_panel=_PANEL
+            help="Test examples per task; default 40. With --precision the largest number, default all.",
+            min=2,
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     precision: Annotated[
         float | None,
         typer.Option(
-            help="Explain examples until the 95 % interval of SHAPC-Mean is within ± this.", rich_help_panel=_PANEL
+            help="Explain as many examples of each task as needed until the 95 % interval of the calibrated score is within "
+            "± this; with --untrained 0, that of SHAPC-Mean.",
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     top: Annotated[float, typer.Option(help="Share of values that count as important.", rich_help_panel=_PANEL)] = 0.3,
@@ -127,7 +131,15 @@ def audit(
             min=0,
             rich_help_panel=_PANEL,
         ),
-    ] = 5,
+    ] = 12,
+    untrained_samples: Annotated[
+        int | None,
+        typer.Option(
+            help="Random draws per map of an untrained network; default an eighth of --samples, at least 20.",
+            min=2,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
     variant: Annotated[
         str, typer.Option(help="Definition of SHAPC: paper, or authors (their code).", rich_help_panel=_PANEL)
     ] = "paper",
@@ -199,6 +211,7 @@ def audit(
             "head": head,
             "background": background,
             "untrained": untrained,
+            "untrained_samples": untrained_samples,
             "variant": variant,
             "layer": layer,
             "seed": seed,

@@ -64,7 +64,7 @@ def compare(
     background: Annotated[int, typer.Option(help="Background examples.", min=1)] = 100,
     untrained: Annotated[
         int, typer.Option(help="Untrained networks for the zero of the calibrated score; 0 for no such score.", min=0)
-    ] = 5,
+    ] = 12,
     seed: Annotated[int, typer.Option(help="Seed of the examples and draws.", min=0)] = 0,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of report.html, comparison.json and finished maps.")

@@ -26,7 +26,14 @@ from perdure.comparisons.accuracy import (
 )
 from perdure.comparisons.displayed import different_reasons, flip_positions, shown_examples
 from perdure.comparisons.map_units import run_map_units
-from perdure.comparisons.maps import MapMaker, Progress, chosen_positions, count_units, flat_indices
+from perdure.comparisons.maps import (
+    MapMaker,
+    Progress,
+    chosen_positions,
+    count_units,
+    flat_indices,
+    networks_to_explain,
+)
 from perdure.comparisons.reasons import compare_reasons, explain_versions, reasons_tests
 from perdure.comparisons.references import reference_step, train_references
 from perdure.comparisons.results import Comparison, ConfidenceChange, Flips, ReasonsChange, ShownExample
@@ -126,7 +133,7 @@ def _compare(
     decisions = decide(first, second, references, tasks) if first.run.data.kind == "classes" else None
     flips = _no_flips() if decisions is None else find_flips(decisions)
     positions = chosen_positions(first, tasks, examples, chosen.seed)
-    parts = count_units(positions) * (len(versions) + chosen.untrained)
+    parts = count_units(positions) * networks_to_explain(len(versions), chosen)
     if engine is not None and cache is not None:
         further = [] if decisions is None else flip_positions(decisions, flips)
         report = None if progress is None else partial(progress, "explaining")

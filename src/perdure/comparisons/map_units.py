@@ -20,6 +20,9 @@ from perdure.engine.shared import Shared, shared_by_units
 from perdure.runs.cache import Cache
 from perdure.runs.untrained import UntrainedNetworks
 
+OLD_FOR_FLOOR = -1
+"""In place of the number of an untrained network: OLD, explained with the settings of untrained networks."""
+
 
 @dataclass(frozen=True)
 class _VersionSource:
@@ -72,9 +75,20 @@ class _Comparison:
         """Explains the versions."""
         return MapMaker(self.version(0), self.settings, self.cache.folder, None, 0)
 
+    @cached_property
+    def floor_maker(self) -> MapMaker:
+        """Explains OLD and the untrained networks for the floor."""
+        return self.maker.for_floor()
+
+    def maker_for(self, untrained: int | None) -> MapMaker:
+        """Return what explains a version, or an untrained network."""
+        return self.maker if untrained is None else self.floor_maker
+
     def network(self, index: int, untrained: int | None) -> nn.Module:
-        """Return the network of a version, or an untrained one."""
-        return self.version(index).network if untrained is None else self.untrained[untrained]
+        """Return the network of a version, or an untrained one; OLD for the number `OLD_FOR_FLOOR`."""
+        if untrained is None or untrained == OLD_FOR_FLOOR:
+            return self.version(index).network
+        return self.untrained[untrained]
 
 
 def run_map_units(
@@ -103,7 +117,8 @@ def run_map_units(
         further = [flip for flip in flips if flip not in positions]
         networks = [(index, None, positions) for index in range(len(versions))]
         networks += [(index, None, further) for index in (0, 1)]
-        floors = [(0, number, positions) for number in range(len(here.untrained))]
+        numbers = range(OLD_FOR_FLOOR if here.floor_maker is not here.maker else 0, len(here.untrained))
+        floors = [(0, number, positions) for number in numbers if here.untrained]
         units = [
             unit
             for index, untrained, examples in (*networks, *floors)
@@ -130,8 +145,9 @@ def _units(
     version, network = here.version(index), here.network(index, untrained)
     if not network.state_dict():
         return []
-    entry = here.maker.entry(here.cache, version, network)
-    name = version.name if untrained is None else f"untrained network {untrained + 1}"
+    entry = here.maker_for(untrained).entry(here.cache, version, network)
+    of_version = untrained is None or untrained == OLD_FOR_FLOOR
+    name = version.name if untrained is None or of_version else f"untrained network {untrained + 1}"
     return [
         Unit(
             name=f"maps-{entry.folder.name}-{part_name(part)}",
@@ -153,4 +169,4 @@ def explain_version_part(
     with assigned_device(context):
         comparison = shared.prepared(context.device)
         version, network = comparison.version(index), comparison.network(index, untrained)
-        comparison.maker.store(comparison.cache, version, part, network)
+        comparison.maker_for(untrained).store(comparison.cache, version, part, network)

@@ -38,6 +38,18 @@ class MapMaker:
         self.entries: dict[nn.Module, CacheEntry] = {}
         self.known: dict[nn.Module, dict[Position, tuple[FloatArray, FloatArray]]] = {}
 
+    def for_floor(self) -> MapMaker:
+        """Return the maker of the maps that are compared with those of untrained networks; the same one if they are equal."""
+        settings = self.settings.for_floor()
+        return self if settings == self.settings else _FloorMaker(self, settings)
+
+    def report(self, what: str) -> None:
+        """Report one more finished part."""
+        self.done += 1
+        if self.progress is not None:
+            # Flips that were not among the chosen examples come on top of the total.
+            self.progress(f"explaining {what}", min(self.done, self.total), self.total)
+
     def maps(self, version: Version, positions: Sequence[Position], network: nn.Module | None = None) -> Halves:
         """Return the maps of both halves of the samples for some examples.
 
@@ -57,11 +69,7 @@ class MapMaker:
             maps = self._explained(version, unit, explained)
         else:
             maps = self.store(self.cache, version, unit, explained)
-        self.done += 1
-        if self.progress is not None:
-            what = version.name if network is None else "untrained networks"
-            # Flips that were not among the chosen examples come on top of the total.
-            self.progress(f"explaining {what}", min(self.done, self.total), self.total)
+        self.report(version.name if network is None else "untrained networks")
         return maps
 
     def store(self, cache: Cache, version: Version, part: Sequence[Position], network: nn.Module) -> Halves:
@@ -120,6 +128,25 @@ class MapMaker:
         train = old_data.benchmark.tasks[task].train
         rows = np.sort(balanced_data_order(train.y, self.settings.seed, task)[: self.settings.background])
         return data.normalize(torch.from_numpy(np.ascontiguousarray(train.x[rows])).to(data.device))
+
+
+class _FloorMaker(MapMaker):
+    """Explains with the settings of untrained networks and reports to another maker."""
+
+    def __init__(self, maker: MapMaker, settings: ShapcSettings) -> None:
+        folder = None if maker.cache is None else maker.cache.folder
+        super().__init__(maker.old, settings, folder, None, 0)
+        self.maker = maker
+
+    def report(self, what: str) -> None:
+        """Report one more finished part."""
+        self.maker.report(what)
+
+
+def networks_to_explain(versions: int, settings: ShapcSettings) -> int:
+    """Return how many networks explain each example: the versions, untrained networks, and OLD again beside these."""
+    again = settings.untrained > 0 and settings.for_floor() != settings
+    return versions + settings.untrained + again
 
 
 def part_name(part: Sequence[Position]) -> str:

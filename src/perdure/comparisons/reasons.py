@@ -31,9 +31,10 @@ class Explained:
     old: Halves
     new: Halves
     references: tuple[Halves, ...]
-    untrained: tuple[Halves, ...]
+    untrained: tuple[NDArray[np.float64], ...]
+    """Noise-free consistency of OLD with each untrained network, for each example."""
     without_floor: str
-    """Why there are no maps of untrained networks; empty if there are."""
+    """Why there are no untrained networks; empty if there are."""
 
     def rows(self, task: int) -> NDArray[np.bool_]:
         """Return which examples belong to a task, as a mask."""
@@ -54,9 +55,14 @@ def explain_versions(
     explained_references = tuple(maker.maps(reference, positions) for reference in references)
     untrained = UntrainedNetworks(old.run, settings.untrained, settings.seed)
     networks = untrained.networks
-    maps = tuple(maker.maps(old, positions, network) for network in networks)
+    floor_maker = maker.for_floor()
+    own = floor_maker.maps(old, positions) if networks else explained_old
+    floors = tuple(
+        limit_of_pair_values(own, floor_maker.maps(old, positions, network), floor_maker.settings)
+        for network in networks
+    )
     return Explained(
-        positions, explained_old, explained_new, explained_references, maps, "" if maps else untrained.reason
+        positions, explained_old, explained_new, explained_references, floors, "" if floors else untrained.reason
     )
 
 
@@ -94,8 +100,7 @@ def _task_tables(explained: Explained, other: Halves, settings: ShapcSettings) -
     """Return the values of each example, by task, in the form of a SHAPC audit with a single later step."""
     tables = {}
     quantities = pair_values(explained.old, other, settings)
-    untrained = [limit_of_pair_values(explained.old, maps, settings) for maps in explained.untrained]
-    quantities |= dict(zip(untrained_value_names(settings), untrained, strict=False))
+    quantities |= dict(zip(untrained_value_names(settings), explained.untrained, strict=False))
     for key, task in enumerate(explained.tasks):
         rows = explained.rows(task)
         table = TaskValues.blank(int(rows.sum()), 1, shapc_value_names(settings))

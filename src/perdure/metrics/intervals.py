@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.special import betaincinv, stdtr, stdtrit
+from scipy import optimize, stats
+from scipy.special import betaincinv, ndtr, stdtr, stdtrit
 
 from perdure.base.errors import InputError
 from perdure.metrics.missing import FloatArray, Missing, as_floats, reason
@@ -404,6 +404,66 @@ def student_interval(value: float, components: Sequence[VarianceComponent], n: i
     degrees = variance**2 / sum(part.variance**2 / part.degrees for part in components)
     margin = float(stats.t.ppf((1 + level) / 2, degrees)) * math.sqrt(variance)
     return Interval(value, value - margin, value + margin, n, "t", None, level)
+
+
+@dataclass(frozen=True)
+class BetweenGroups:
+    """What is known about the variance between random groups, such as networks.
+
+    ``square`` is the mean square of the groups' values, whose expectation is the variance between groups plus ``noise``.
+    """
+
+    square: float
+    degrees: int
+    noise: float
+    factor: float
+    """How often the variance between groups counts in the variance of the statistic."""
+
+
+def interval_with_groups(
+    value: float, components: Sequence[VarianceComponent], groups: BetweenGroups, n: int, level: float = 0.95
+) -> Interval:
+    """Return the interval of a statistic whose variance includes that between random groups.
+
+    The variance between groups, (square - noise), is uncertain if there are few groups or if the noise is large. Student's t
+    with the degrees of freedom of Satterthwaite is not valid for such a difference. The interval is the generalized one
+    (Weerahandi 1993): each part of the variance has its fiducial distribution, a mean square divided by chi squared over its
+    degrees of freedom, negative variances are 0, and the interval holds the statistic's error with the given probability.
+    """
+    if math.isnan(value) or not components:
+        return student_interval(value, components, n, level)
+    variance = sum(part.variance for part in components)
+    if variance == 0 and groups.square == 0:
+        return Interval(value, value, value, n, "t", None, level)
+    squares = groups.square / _chi_square_quantiles(groups.degrees, 100)
+    between = groups.factor * np.maximum(0.0, squares - groups.noise)
+    within = np.zeros(1)
+    if variance > 0:
+        degrees = variance**2 / sum(part.variance**2 / part.degrees for part in components)
+        within = variance / _chi_square_quantiles(degrees, 16)
+    spread = np.sqrt(between[:, None] + within).ravel()
+    margin = _normal_mixture_quantile(spread[spread > 0], 1 - level, len(spread))
+    return Interval(value, value - margin, value + margin, n, "t", None, level)
+
+
+def _chi_square_quantiles(degrees: float, count: int) -> FloatArray:
+    """Return chi squared over its degrees of freedom at the middle of ``count`` equally probable parts."""
+    quantiles: FloatArray = stats.chi2.ppf((np.arange(count) + 0.5) / count, degrees) / degrees
+    return quantiles
+
+
+def _normal_mixture_quantile(spread: FloatArray, outside: float, count: int) -> float:
+    """Return the value that the absolute value of a scale mixture of ``count`` normal distributions exceeds.
+
+    It does so with probability ``outside``. Components that are not in ``spread`` are constantly 0.
+    """
+    if len(spread) <= outside * count:
+        return 0.0
+
+    def excess(margin: float) -> float:
+        return float(2 * ndtr(-margin / spread).sum()) / count - outside
+
+    return float(optimize.brentq(excess, 0.0, float(spread.max()) * 10, xtol=1e-9))
 
 
 def variation_interval(

@@ -93,6 +93,7 @@ _SHAPC_VALUES = (
     "head",
     "background",
     "untrained",
+    "untrained_samples",
     "variant",
     "layer",
     "seed",

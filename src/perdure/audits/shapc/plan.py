@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from torch.utils.flop_counter import FlopCounterMode
 
+from perdure.audits.shapc.allocation import floor_cost
 from perdure.audits.shapc.runner import (
     EXAMPLES,
     Halves,
@@ -299,7 +300,7 @@ class _MeasuringRunner(ShapcRunner):
         """Return the time of the maps under an untrained network."""
         tau = min(self.orders)
         rows, network = self.orders[tau][:UNIT], self.untrained.networks[0]
-        return _duration(lambda: self._maps(self.loaded, network, tau, tau, rows))
+        return _duration(lambda: self._maps(self.loaded, network, tau, tau, rows, self.settings.for_floor()))
 
 
 def _duration(call: Any) -> float:
@@ -331,14 +332,16 @@ def estimate_record(
     most = None if limit is None else -(-limit // UNIT) * UNIT
     wanted = {tau: count if most is None else min(most, count) for tau, count in available.items()}
     unit_seconds: list[float] = []
-    maps = 0
+    maps, gradients = 0, 0.0
+    floor_maps, share = floor_cost(settings) if cost.untrained_seconds > 0 else (0, 0.0)
     for tau, count in wanted.items():
         networks = 1 + len(later[tau])
-        full = networks * cost.seconds + settings.untrained * cost.untrained_seconds
+        full = networks * cost.seconds + floor_maps * cost.untrained_seconds
         full += len(later[tau]) * cost.pair_seconds + settings.untrained * cost.limit_seconds
         sizes = [min(UNIT, count - start) for start in range(0, count, UNIT)]
         unit_seconds += [full * size / UNIT for size in sizes]
-        maps += count * (networks + settings.untrained * (cost.untrained_seconds > 0))
+        maps += count * (networks + floor_maps)
+        gradients += count * (networks + floor_maps * share)
     score_seconds, table_bytes = _score_cost(run, settings, later, wanted)
     stored = sum(count * (1 + len(later[tau])) for tau, count in wanted.items()) * cost.map_bytes if keep_maps else 0
     return RecordEstimate(
@@ -349,7 +352,7 @@ def estimate_record(
         maps=maps,
         load_seconds=cost.load_seconds,
         score_seconds=score_seconds,
-        operations=round(maps * cost.operations),
+        operations=round(gradients * cost.operations),
         memory=cost.memory,
         disk=table_bytes + stored,
         unit_seconds=tuple(unit_seconds),

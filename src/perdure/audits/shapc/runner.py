@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure import explain
+from perdure.audits.shapc.allocation import Counts, Decision, decide_counts, first_counts, task_costs
 from perdure.audits.shapc.reference import reference_run
 from perdure.audits.shapc.results import RetrainingReference, ShapcResult
 from perdure.audits.shapc.scores import (
@@ -55,7 +56,7 @@ from perdure.runs.networks import NetworkSource
 from perdure.runs.untrained import UntrainedNetworks
 
 KIND = "shapc"
-VERSION = 2
+VERSION = 3
 """Increases when values are computed differently, so that stored ones are not reused."""
 EXAMPLES = 40
 """Test examples per task, unless a number or a precision is given."""
@@ -93,9 +94,11 @@ def audit_shapc(
     name) with ``network``, a function that returns the network, and ``data``, (inputs, output units) for each task.
     ``background_data`` are background inputs; by default the task's training examples, or for a user's data its test examples.
 
-    Examples are explained in a seeded order balanced over classes: ``examples`` per task (40), or as many as needed until the
-    95 % interval of SHAPC-Mean is within ``precision`` of its mean. Finished values are stored in ``out`` (by default in the
-    run's cache); the same call resumes from there with bit-identical results. ``keep_maps`` also stores the attributions.
+    Examples are explained in a seeded order balanced over classes: ``examples`` per task (40), or as many of each task as
+    needed until the 95 % interval of the calibrated score is within ``precision`` of its mean (without untrained networks:
+    that of SHAPC-Mean). ``examples`` is then the largest number per task. Finished values are stored in ``out`` (by default
+    in the run's cache); the same call resumes from there with bit-identical results. ``keep_maps`` also stores the
+    attributions.
     ``retrain_reference`` adds the score between this network and one trained from another seed: ``True`` trains it on the
     first task, a path takes the record of another seed. ``level`` is that of the intervals of SHAPC-Mean and of the
     calibrated score.
@@ -236,38 +239,68 @@ class ShapcRunner:
     ) -> tuple[dict[int, TaskValues], str]:
         """Explain examples until there are enough; return their values and why it stopped."""
         wanted = self.wanted(limit)
-        rounds = -(-wanted // UNIT)
-        tasks: dict[int, TaskValues] = {}
+        everything = "all test examples" if wanted == self.wanted(None) else f"{wanted} examples per task"
         try:
+            if precision is not None:
+                tasks, stopped = self._run_to_precision(limit, precision, progress)
+                return tasks, stopped or everything
+            rounds = -(-wanted // UNIT)
+            tasks = {}
             for number in range(rounds):
-                self._round(number, rounds, progress)
-                tasks = self.first((number + 1) * UNIT, wanted)
-                if precision is None and progress is None:
-                    continue
-                estimate = running_mean_score(tasks, len(self.loaded.curriculum), self.settings.seed)
+                units = [(tau, number * UNIT) for tau in self.orders]
+                self._explain(units, number * len(units), rounds * len(units), progress)
+                tasks = self.first(dict.fromkeys(self.orders, min((number + 1) * UNIT, wanted)))
                 if progress is not None:
+                    estimate = running_mean_score(tasks, len(self.loaded.curriculum), self.settings.seed)
                     progress((number + 1) * len(self.orders), rounds * len(self.orders), estimate)
-                if precision is not None and (estimate.high - estimate.low) / 2 <= precision:
-                    return tasks, f"the interval is within ±{precision:g}"
         finally:
             self.values.save()
-        return tasks, "all test examples" if wanted == self.wanted(None) else f"{wanted} examples per task"
+        return tasks, everything
+
+    def _run_to_precision(
+        self, limit: int | None, precision: float, progress: ShapcProgress | None
+    ) -> tuple[dict[int, TaskValues], str]:
+        """Explain as many examples of each task as the precision needs; an empty text means that all are used."""
+        counts = first_counts(self.available(limit))
+        while True:
+            units = self.units_of(counts)
+            self._explain(units, 0, len(units), progress)
+            tasks = self.first(counts)
+            if progress is not None:
+                estimate = running_mean_score(tasks, len(self.loaded.curriculum), self.settings.seed)
+                progress(len(units), len(units), estimate)
+            decision = self.decide(counts, limit, precision)
+            if decision.counts is None:
+                return tasks, decision.stopped
+            counts = decision.counts
+
+    def available(self, limit: int | None) -> dict[int, int]:
+        """Return the number of examples of each task that may be explained."""
+        return {tau: len(order) if limit is None else min(limit, len(order)) for tau, order in self.orders.items()}
+
+    def decide(self, counts: Counts, limit: int | None, precision: float) -> Decision:
+        """Return whether the stored values of some examples have a precision, and how many more it needs if not."""
+        costs = task_costs(self.settings, self.values.later_steps)
+        steps = len(self.loaded.curriculum)
+        return decide_counts(self.first(counts), steps, self.settings, costs, self.available(limit), precision)
+
+    @staticmethod
+    def units_of(counts: Counts) -> list[tuple[int, int]]:
+        """Return the units with some examples of each task, in the order in which they are explained."""
+        units = [(start, tau) for tau, count in counts.items() for start in range(0, count, UNIT)]
+        return [(tau, start) for start, tau in sorted(units)]
 
     def wanted(self, limit: int | None) -> int:
         """Return the number of examples per task; None means all."""
         most = max(len(order) for order in self.orders.values())
         return most if limit is None else min(limit, most)
 
-    def first(self, count: int, wanted: int) -> dict[int, TaskValues]:
+    def first(self, counts: Counts) -> dict[int, TaskValues]:
         """Return the values of the first examples of each task."""
-        return {tau: values.first(min(count, wanted)) for tau, values in self.values.tasks.items()}
+        return {tau: values.first(counts[tau]) for tau, values in self.values.tasks.items()}
 
-    def missing_units(self, number: int) -> list[tuple[int, int]]:
-        """Return the units of a round that are not stored yet: the step tau, and the rank of the first example."""
-        start = number * UNIT
-        return [(tau, start) for tau in self.orders if self._is_missing(tau, start)]
-
-    def _is_missing(self, tau: int, start: int) -> bool:
+    def is_missing(self, tau: int, start: int) -> bool:
+        """Return whether the values of a unit are not stored yet: the step tau, and the rank of its first example."""
         rows = self.orders[tau][start : start + UNIT]
         done = len(self.values.tasks[tau]) >= start + len(rows) or self.values.has_part(tau, start)
         return len(rows) > 0 and (not done or (self.keep_maps and not self.values.has_maps(tau, start)))
@@ -277,24 +310,23 @@ class ShapcRunner:
         rows = self.orders[tau][start : start + UNIT]
         self.values.save_part(tau, start, self._unit(tau, rows, start))
 
-    def _round(self, number: int, rounds: int, progress: ShapcProgress | None) -> None:
-        """Explain the next unit of every task, unless an earlier call has done it."""
-        start = number * UNIT
-        for index, tau in enumerate(self.orders):
-            if self._is_missing(tau, start):
+    def _explain(self, units: Sequence[tuple[int, int]], done: int, total: int, progress: ShapcProgress | None) -> None:
+        """Explain some units, unless an earlier call has done it; ``done`` of ``total`` units come before them."""
+        for number, (tau, start) in enumerate(units, start=done + 1):
+            if self.is_missing(tau, start):
                 self.explain_unit(tau, start)
             if progress is not None:
-                progress(number * len(self.orders) + index + 1, rounds * len(self.orders), None)
-        if not self._has_read(start):
+                progress(number, total, None)
+        if not self._has_read(units):
             self.values.update_parts()
-        if not self._has_read(start):  # another process has moved the parts to the table
+        if not self._has_read(units):  # another process has moved the parts to the table
             self.values.update()
 
-    def _has_read(self, start: int) -> bool:
-        """Return whether the values of a round are in memory."""
+    def _has_read(self, units: Sequence[tuple[int, int]]) -> bool:
+        """Return whether the values of some units are in memory."""
         return all(
-            len(self.values.tasks[tau]) >= min(start + UNIT, len(order)) or start >= len(order)
-            for tau, order in self.orders.items()
+            len(self.values.tasks[tau]) >= min(start + UNIT, len(self.orders[tau])) or start >= len(self.orders[tau])
+            for tau, start in units
         )
 
     def _unit(self, tau: int, rows: Rows, first: int) -> TaskValues:
@@ -322,8 +354,11 @@ class ShapcRunner:
         if known is not None and np.array_equal(known.example[first : first + len(rows)], rows):
             stored = (known.values[name][first : first + len(rows), 0] for name in untrained_value_names(self.settings))
             return list(stored)
+        settings = self.settings.for_floor()
+        if settings != self.settings and self.untrained.networks:
+            before = self._maps(self.loaded, self.loaded.network(tau), tau, tau, rows, settings)[0]
         return [
-            limit_of_pair_values(before, self._maps(self.loaded, network, tau, tau, rows)[0], self.settings)
+            limit_of_pair_values(before, self._maps(self.loaded, network, tau, tau, rows, settings)[0], settings)
             for network in self.untrained.networks
         ]
 
@@ -331,9 +366,17 @@ class ShapcRunner:
         """Return the maps of some examples of step tau after a step, and the decisions for them."""
         return self._maps(run, run.network(step), step, tau, rows)
 
-    def _maps(self, run: LoadedRun, network: nn.Module, step: int, tau: int, rows: Rows) -> tuple[Halves, Any]:
+    def _maps(
+        self,
+        run: LoadedRun,
+        network: nn.Module,
+        step: int,
+        tau: int,
+        rows: Rows,
+        settings: ShapcSettings | None = None,
+    ) -> tuple[Halves, Any]:
         """Return the maps of some examples of step tau under a network with the rule of a step, and its decisions."""
-        task, settings = self.loaded.curriculum[tau], self.settings
+        task, settings = self.loaded.curriculum[tau], settings or self.settings
         rule = network if run.decides_by == "logits" else run.with_rule(network, step)
         x = run.data.inputs(task, rows).to(run_network_device(network))
         background = run.data.background(task, settings.background, settings.seed).to(x.device)

@@ -15,12 +15,13 @@ from perdure.audits.shapc.results import SCORE_LABELS, LearnerDifference, ShapcR
 from perdure.audits.shapc.values import QUANTITIES, FloatArray, ShapcSettings, TaskValues, untrained_value_names
 from perdure.metrics import Interval, Missing, holm, paired_difference
 from perdure.metrics.intervals import (
-    VarianceComponent,
+    BetweenGroups,
     bootstrap_interval,
     bootstrap_mean_over_tasks,
     bootstrap_means,
     bootstrap_weighted_means,
     influence_variances,
+    interval_with_groups,
     student_interval,
     variation_interval,
 )
@@ -36,6 +37,9 @@ class Calibration:
     The score of a pair is (value - floor) / (ceiling - floor) of means over examples; ``ceiling`` is 1 without a table. The
     interval covers the choice of examples, the sampling noise of their values, and the choice of the untrained network:
     the floor is the consistency with one untrained network, so its variance between networks counts in full.
+
+    Each untrained network may explain a part of the examples. Networks then also differ because their examples differ; this
+    part of their variance is estimated and taken off (`between_networks`).
     """
 
     def __init__(self, tasks: Mapping[int, TaskValues], of: str, floors: Sequence[str], ceiling: str | None) -> None:
@@ -74,29 +78,32 @@ class Calibration:
             value = Missing("the noise ceiling is not above the floor: the number of samples is too small")
         examples = sum(len(rows) for rows in self.values.values())
         components = influence_variances(self.influences())
-        if components:
-            components.append(self._between_networks())
-        return student_interval(value, components, examples, level)
+        if not components:
+            return student_interval(value, components, examples, level)
+        return interval_with_groups(value, components, self.between_networks(), examples, level)
 
-    def _pairs(self, network: int | None = None) -> dict[int, FloatArray]:
-        """Return the score of each pair, with the mean floor or the floor of one network."""
+    def _pairs(self) -> dict[int, FloatArray]:
+        """Return the score of each pair."""
         scores = {}
         for tau, values in self.values.items():
-            floors = self.floors[tau] if network is None else self.floors[tau][:, [network]]
-            floor = mean_of_known(floors)
+            floor = mean_of_known(self.floors[tau])
             span = mean_of_known(self.ceilings[tau], axis=0) - floor
             scores[tau] = np.divide(
                 mean_of_known(values, axis=0) - floor, span, out=np.full_like(span, np.nan), where=span > SMALLEST_SPAN
             )
         return scores
 
+    def used_tasks(self) -> list[int]:
+        """Return the tasks that have a score."""
+        return [tau for tau, scores in self._pairs().items() if not np.isnan(scores).all()]
+
     def influences(self) -> list[FloatArray]:
-        """Return the influence of each example of each task on the mean score."""
-        pairs = self._pairs()
-        used = [tau for tau, scores in pairs.items() if not np.isnan(scores).all()]
+        """Return the influence of each example of each used task on the mean score."""
+        pairs, used = self._pairs(), self.used_tasks()
         influences = []
         for tau in used:
-            floor = np.nan_to_num(self.floors[tau] - mean_of_known(self.floors[tau])).mean(axis=1)[:, None]
+            cells = self.floors[tau] - mean_of_known(self.floors[tau])
+            floor = np.nansum(cells, axis=1)[:, None] * len(cells) / max(1, int((~np.isnan(cells)).sum()))
             values, ceilings = (_centred(table[tau]) for table in (self.values, self.ceilings))
             span = mean_of_known(self.ceilings[tau], axis=0) - mean_of_known(self.floors[tau])
             score = pairs[tau]
@@ -104,11 +111,101 @@ class Calibration:
             influences.append(mean_of_known(each[:, ~np.isnan(score)], axis=1) / len(used))
         return influences
 
-    def _between_networks(self) -> VarianceComponent:
+    def between_networks(self) -> BetweenGroups:
         """Return the variance of the score between untrained networks, for one more network than was used."""
-        count = next(iter(self.floors.values())).shape[1]
-        scores = [_mean_over_tasks(self._pairs(network)) for network in range(count)]
-        return VarianceComponent(float(np.var(scores, ddof=1)) * (1 + 1 / count), count - 1)
+        tasks = self.used_tasks()
+        floors = [TaskFloors.of(self.floors[tau]) for tau in tasks]
+        effects = [self._floor_effect(tau) / len(tasks) for tau in tasks]
+        common = np.logical_and.reduce([floor.known for floor in floors]) if floors else np.zeros(0, bool)
+        if common.sum() < FEWEST_NETWORKS:
+            return _between_unrelated_networks(floors, effects)
+        share = np.mean([floor.shares for floor in floors], axis=0)
+        scores = np.sum([effect * floor.means[common] for effect, floor in zip(effects, floors, strict=True)], axis=0)
+        noise = sum(effect**2 * floor.noise(common) for effect, floor in zip(effects, floors, strict=True))
+        return BetweenGroups(
+            float(np.var(scores, ddof=1)), int(common.sum()) - 1, float(noise), 1 + float(np.sum(share**2))
+        )
+
+    def _floor_effect(self, tau: int) -> float:
+        """Return by how much the mean score of a task changes with its floor."""
+        span = mean_of_known(self.ceilings[tau], axis=0) - mean_of_known(self.floors[tau])
+        usable = span > SMALLEST_SPAN
+        score = self._pairs()[tau][usable]
+        return float(mean_of_known((score - 1) / span[usable]))
+
+
+FEWEST_NETWORKS = 2
+"""Untrained networks with values of all tasks, from which the variance between networks is computed."""
+
+
+@dataclass(frozen=True)
+class TaskFloors:
+    """The consistency of the examples of one task with untrained networks, each of which explains a part of the examples."""
+
+    means: FloatArray
+    """For each network; NaN if it explains no example."""
+    weights: FloatArray
+    """(examples, networks): the weight of an example in the mean of a network."""
+    total: float
+    """Variance of a value around the mean of its network."""
+    shared: float
+    """The part of it that belongs to the example and is the same for all networks."""
+    degrees: int
+
+    @classmethod
+    def of(cls, values: FloatArray) -> TaskFloors:
+        """Return the statistics of a table, (examples, networks), with NaN where a network does not explain an example."""
+        known = ~np.isnan(values)
+        means, counts = mean_of_known(values, axis=0), known.sum(axis=0)
+        degrees = int(known.sum() - (counts > 0).sum())
+        residuals = np.where(known, values - np.where(counts > 0, means, 0.0), 0.0)
+        total = float((residuals**2).sum()) / max(degrees, 1)
+        per_example = known.sum(axis=1)
+        pairs = int((per_example * (per_example - 1)).sum())
+        products = float((residuals.sum(axis=1) ** 2 - (residuals**2).sum(axis=1)).sum())
+        scale = known.sum() / max(degrees, 1)
+        shared = min(max(products / pairs * scale, 0.0), total) if pairs else 0.0
+        return cls(means, known / np.maximum(counts, 1), total, shared, degrees)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which networks have a mean."""
+        return ~np.isnan(self.means)
+
+    @property
+    def shares(self) -> FloatArray:
+        """The share of each network in the floor."""
+        counts = (self.weights > 0).sum(axis=0)
+        shares: FloatArray = counts / max(1, int(counts.sum()))
+        return shares
+
+    def noise(self, networks: NDArray[np.bool_]) -> float:
+        """Return the part of the mean square of some networks' means that comes from their examples and draws.
+
+        It is reduced by its standard error, so that a variance between networks that is estimated from few values is too
+        large rather than too small.
+        """
+        weights = self.weights[:, networks]
+        overlap = weights.T @ weights
+        own = np.diag(overlap)
+        count = len(own)
+        contrast = own.mean() - (overlap.sum() - own.sum()) / (count * (count - 1))
+        noise = self.shared * contrast + (self.total - self.shared) * own.mean()
+        return float(noise) * max(0.0, 1 - math.sqrt(2 / max(self.degrees, 1)))
+
+
+def _between_unrelated_networks(floors: Sequence[TaskFloors], effects: Sequence[float]) -> BetweenGroups:
+    """Return the largest variance between networks that the variances of the tasks allow.
+
+    This is for so few examples that no two networks explain examples of every task.
+    """
+    usable = [(floor.means[floor.known], abs(effect)) for floor, effect in zip(floors, effects, strict=True)]
+    usable = [(means, effect) for means, effect in usable if len(means) > 1]
+    if not usable:
+        return BetweenGroups(0.0, 1, 0.0, 1.0)
+    spread = sum(effect * float(np.std(means, ddof=1)) for means, effect in usable)
+    fewest = min(len(means) for means, _ in usable)
+    return BetweenGroups(spread**2, fewest - 1, 0.0, 1 + 1 / fewest)
 
 
 def mean_of_known(values: FloatArray, axis: int | None = None) -> FloatArray:

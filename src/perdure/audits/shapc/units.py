@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from perdure.audits.shapc.allocation import Counts, first_counts
 from perdure.audits.shapc.reference import reference_run
 from perdure.audits.shapc.runner import (
     EXAMPLES,
@@ -20,7 +21,6 @@ from perdure.audits.shapc.runner import (
     reference_runner,
     run_loader,
 )
-from perdure.audits.shapc.scores import running_mean_score
 from perdure.audits.shapc.values import UNIT, ShapcSettings
 from perdure.engine import Engine, Outcome, StudyResult, Unit, UnitContext, run_units, unit_name
 from perdure.engine.execution import assigned_device
@@ -91,7 +91,7 @@ def explain_part(context: UnitContext, request: ShapcRequest, part: Part, tau: i
     """Explain a unit of examples and store its values, unless they are stored."""
     with assigned_device(context):
         runner = _runner(request, part, context.device)
-        if (tau, start) in runner.missing_units(start // UNIT):
+        if runner.is_missing(tau, start):
             runner.explain_unit(tau, start)
 
 
@@ -152,47 +152,46 @@ def run_of_unit(unit: Unit) -> str:
 
 
 def _run_rounds(study: _Study, requests: Sequence[ShapcRequest], limit: int | None, precision: float) -> None:
-    """Run one round of units of every run after the other, until each run is precise enough or has no examples left."""
-    number, left = 0, list(requests)
+    """Run the units that every run needs next, until each run is precise enough or has no examples left."""
+    left = {index: first_counts(_runner(request, "run").available(limit)) for index, request in enumerate(requests)}
     while left:
         threads = study.engine.threads
-        study.run([unit for request in left for unit in _units(request, "run", number, threads, group=request.run)])
+        study.run(
+            [
+                unit
+                for index, counts in left.items()
+                for unit in _units(requests[index], "run", counts, threads, group=requests[index].run)
+            ]
+        )
         missing = study.missing_runs()
-        left = [
-            request
-            for request in left
-            if request.run not in missing and not _is_precise(request, number, limit, precision)
-        ]
-        number += 1
+        decided = {
+            index: _next_counts(requests[index], counts, limit, precision)
+            for index, counts in left.items()
+            if requests[index].run not in missing
+        }
+        left = {index: counts for index, counts in decided.items() if counts is not None}
 
 
-def _is_precise(request: ShapcRequest, number: int, limit: int | None, precision: float) -> bool:
-    """Return whether a run needs no further round: its interval is narrow enough, or all its examples are explained."""
+def _next_counts(request: ShapcRequest, counts: Counts, limit: int | None, precision: float) -> Counts | None:
+    """Return with how many examples of each task a run goes on; None if it needs no more."""
     runner = _runner(request, "run")
     runner.values.update()
-    wanted = runner.wanted(limit)
-    if (number + 1) * UNIT >= wanted:
-        return True
-    tasks = runner.first((number + 1) * UNIT, wanted)
-    estimate = running_mean_score(tasks, len(runner.loaded.curriculum), runner.settings.seed)
-    return (estimate.high - estimate.low) / 2 <= precision
+    return runner.decide(counts, limit, precision).counts
 
 
 def _all_units(request: ShapcRequest, part: Part, limit: int | None, threads: int) -> Iterator[Unit]:
-    rounds = -(-_runner(request, part).wanted(limit) // UNIT)
-    for number in range(rounds):
-        yield from _units(request, part, number, threads)
-
-
-def _units(request: ShapcRequest, part: Part, number: int, threads: int, group: str = "") -> Iterator[Unit]:
-    """Yield the units of one round of a run, finished ones included."""
     runner = _runner(request, part)
-    missing = runner.missing_units(number)
-    start = number * UNIT
-    for tau, order in runner.orders.items():
-        if start >= len(order):
-            continue
-        last = min(start + UNIT, len(order))
+    wanted = runner.wanted(limit)
+    # Units are explained as a whole, also the last one.
+    counts = {tau: min(-(-wanted // UNIT) * UNIT, len(order)) for tau, order in runner.orders.items()}
+    yield from _units(request, part, counts, threads)
+
+
+def _units(request: ShapcRequest, part: Part, counts: Counts, threads: int, group: str = "") -> Iterator[Unit]:
+    """Yield the units with some examples of each task of a run, finished ones included."""
+    runner = _runner(request, part)
+    for tau, start in runner.units_of(counts):
+        last = min(start + UNIT, len(runner.orders[tau]))
         what = "task" if part == "run" else "other seed, task"
         yield Unit(
             name=unit_name("explain", [request.run, runner.values.folder.name, tau, start, runner.keep_maps]),
@@ -202,7 +201,7 @@ def _units(request: ShapcRequest, part: Part, number: int, threads: int, group: 
             cores=threads,
             gpus=int(request.device.startswith("cuda")),
             group=group,
-            finished=(tau, start) not in missing,
+            finished=not runner.is_missing(tau, start),
         )
 
 

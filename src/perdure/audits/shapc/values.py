@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Literal
@@ -26,8 +26,13 @@ from perdure.metrics.shapc import TOP
 
 FloatArray = NDArray[np.float64]
 QUANTITIES = ("shapc", "independent", "ceiling", "doubled", "limit")
-UNTRAINED = 5
+UNTRAINED = 12
 """Number of untrained networks that the floor is computed from."""
+UNTRAINED_SHARE = 8
+"""The maps of untrained networks have this part of the samples: their values differ mostly between networks and examples."""
+FEWEST_UNTRAINED_SAMPLES = 20
+MEANS_OF_DRAWS = ("expected_gradients", "shapley")
+"""Explainers whose maps are means over independent draws, so that the extrapolated value hardly depends on their number."""
 LEAST_BIASED = "least-biased"
 """In place of a method: the explainer with the lowest attribution bias on the record's network (`perdure trust bias`)."""
 AUTO = "auto"
@@ -61,8 +66,9 @@ class ShapcSettings:
     explains every later network with the head of the step that trained the example's task, which isolates changes of the
     encoder. ``variant="authors"`` sums the channels and divides by the range, as the authors' code does. ``shares`` are the
     shares of important values in the sensitivity table. ``untrained`` is the number of untrained networks from which the
-    floor of the calibrated score is computed; with 0 there is no calibrated score. ``options`` are the explainer's own
-    settings.
+    floor of the calibrated score is computed; with 0 there is no calibrated score. ``untrained_samples`` is the number of
+    samples of their maps; by default an eighth of ``samples``, but at least 20, for explainers whose maps are means over draws,
+    and ``samples`` for others. ``options`` are the explainer's own settings.
     """
 
     method: str = "expected_gradients"
@@ -78,6 +84,7 @@ class ShapcSettings:
     batch_size: int | None = None
     shares: tuple[float, ...] = SHARES
     untrained: int = UNTRAINED
+    untrained_samples: int | None = None
     options: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,6 +101,8 @@ class ShapcSettings:
             raise InputError("head='first' replaces the last layer of the network, which score='decision' does not use")
         if self.untrained == 1 or self.untrained < 0:
             raise InputError(f"untrained: expected 0 or at least 2 networks, got {self.untrained}")
+        if self.untrained_samples is not None and self.untrained_samples < 2:
+            raise InputError(f"untrained_samples: expected at least 2, one for each half, got {self.untrained_samples}")
         if not 0 < self.top <= 1:
             raise InputError(f"top: expected a share above 0 and up to 1, got {self.top!r}")
 
@@ -103,6 +112,14 @@ class ShapcSettings:
         from perdure.explain import get_explainer  # noqa: PLC0415  (it needs torch)
 
         return get_explainer(self.method).stochastic
+
+    def for_floor(self) -> ShapcSettings:
+        """Return the settings of the maps that are compared with those of untrained networks."""
+        samples = self.untrained_samples
+        if samples is None:
+            fewer = max(self.samples // UNTRAINED_SHARE, min(self.samples, FEWEST_UNTRAINED_SAMPLES))
+            samples = fewer if self.method in MEANS_OF_DRAWS else self.samples
+        return replace(self, samples=samples) if self.stochastic else self
 
     @property
     def all_shares(self) -> tuple[float, ...]:

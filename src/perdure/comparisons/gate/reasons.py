@@ -91,7 +91,7 @@ class ReasonsEvidence:
     def reasons_rounds(self, count: int, seed: int) -> Rounds:
         """Explain target and baseline on ``count`` random examples of each task."""
         from perdure.audits.shapc.runner import checked_settings, limit_of_pair_values  # noqa: PLC0415
-        from perdure.comparisons.maps import MapMaker, count_units  # noqa: PLC0415
+        from perdure.comparisons.maps import MapMaker, count_units, networks_to_explain  # noqa: PLC0415
         from perdure.comparisons.reasons import explain_versions  # noqa: PLC0415
         from perdure.comparisons.versions import Position  # noqa: PLC0415
 
@@ -103,13 +103,13 @@ class ReasonsEvidence:
         shortest = min(len(order) for order in orders.values())
         used = min(count, shortest)
         positions = [Position(task, int(row)) for task in tasks for row in orders[task][:used]]
-        total = count_units(positions) * (2 + settings.untrained)
+        total = count_units(positions) * networks_to_explain(2, settings)
         maker = MapMaker(old, settings, self.cache, self.progress, total)
         explained = explain_versions(maker, old, new, (), positions)
         if not explained.untrained:
             raise NoEvidence(explained.without_floor)
         values = limit_of_pair_values(explained.old, explained.new, settings)
-        floors = np.mean([limit_of_pair_values(explained.old, maps, settings) for maps in explained.untrained], axis=0)
+        floors = np.mean(explained.untrained, axis=0)
         rounds = (_mean_over_tasks(part.reshape(len(tasks), used)) for part in (values, floors))
         return Rounds(*_known(*rounds), len(positions), used == shortest)
 

@@ -52,7 +52,7 @@ SHAPC_TERMS = (
         meaning="SHAP value consistency that a network reaches that has learned nothing: the 0 of the calibrated "
         "scale. From 0 to 1; it has no better direction.",
         computed="Consistency without sampling noise between the network right after a task and several (by default "
-        "five) untrained networks, averaged like SHAPC-Mean. The interval is a bootstrap over examples.",
+        "twelve) untrained networks, averaged like SHAPC-Mean. The interval is a bootstrap over examples.",
         not_for="Do not judge a learner by it: it depends on the architecture and the data. Do not subtract it from "
         "SHAPC-Mean, which contains sampling noise.",
         short="untrained networks",

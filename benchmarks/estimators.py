@@ -48,7 +48,7 @@ ROWS = Path(tempfile.gettempdir()) / "perdure-estimators.jsonl"
 WORKER = Path(__file__).with_name("shapiq_worker.py")
 PEER_MEMORY = 14 * 2**30
 REFERENCE_SEEDS = (1001, 1002)
-REFERENCE_EVALUATIONS = {"lenet": 160_000, "resnet18": 40_000, "vit-small": 40_000}
+REFERENCE_EVALUATIONS = {"lenet": 160_000, "resnet18": 40_000, "vit-small": 40_000, "synthetic": 2_000_000}
 OURS = ("regression", "gradient", "antithetic", "castro", "leverage")
 SHAPIQ = ("OddSHAP", "RegressionMSR", "LeverageSHAP", "PermutationSamplingSV")
 ROWS_PER_BATCH = 256
@@ -155,8 +155,9 @@ def reference(name: str, index: int) -> tuple[FloatArray, float]:
     file = folder / f"{name}-{index}.npy"
     if not file.exists():
         game = game_of(name, index)
-        evaluations = REFERENCE_EVALUATIONS.get(name, 400_000)
-        runs = [our_values(game, "regression", evaluations, seed).values for seed in REFERENCE_SEEDS]
+        estimator = "regression" if name in IMAGE_GAMES else "antithetic"
+        evaluations = REFERENCE_EVALUATIONS[name]
+        runs = [our_values(game, estimator, evaluations, seed).values for seed in REFERENCE_SEEDS]
         np.save(file, np.stack(runs))
     first, second = np.load(file)
     return (first + second) / 2, float(np.square((first - second) / 2).sum())

@@ -32,15 +32,13 @@ from perdure.explain.shapley.table import (
 from perdure.explain.taylor import TaylorAllocation, TaylorEffects, taylor_effects
 
 __all__ = [
-    "EstimatorChoice",
-    "recommend_estimator",
-    "recommended_estimator",
     "ESTIMATORS",
     "EXPLAINERS",
     "Adapted",
     "AxiomCheck",
     "Axioms",
     "Dividends",
+    "EstimatorChoice",
     "ExactShapley",
     "ExpectedGradients",
     "Explainer",
@@ -78,6 +76,8 @@ __all__ = [
     "method_names",
     "pixel_players",
     "players_from_labels",
+    "recommend_estimator",
+    "recommended_estimator",
     "shapley",
     "shapley_marginals",
     "shapley_table",

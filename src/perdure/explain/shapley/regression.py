@@ -222,9 +222,9 @@ class _Fit:
         for part, signs, sizes in pairs.chunks():
             self.weight[part] = self.players**2 / (4 * sizes * (self.players - sizes))
             self.rest[part] = pairs.odd[part] - signs @ self.start.astype(self.dtype)
-        self.plain = _System(self, terms)
         complete, room = self._complete_parities()
         self.folds = TREE_FOLDS if room else FOLDS
+        self.plain = _System(self, terms)
         if complete and not room:
             terms = replace(terms, parities=complete)
             self.systems = [_System(self, terms)] * self.folds
@@ -288,16 +288,18 @@ class _Fit:
         penalties = []
         for fold, (mean, variance) in enumerate(zip(*self._corrections(residuals, counts), strict=True)):
             distance = max(float((mean**2 - variance).sum(axis=0).mean()), 1e-6 * float(variance.sum(axis=0).mean()))
-            noise = float((self.weight @ residuals[fold] ** 2).mean() / counts[fold])
-            noise = max(noise - distance / 4, 1e-9 * noise)  # the distance itself is a part of the residuals
+            noise = self.plain.noise_without(fold)
+            if noise is None:
+                noise = float((self.weight @ residuals[fold] ** 2).mean() / counts[fold])
+                noise = max(noise - distance / 4, 0.1 * noise)  # the distance itself is a part of the residuals
             penalties.append(noise * self.players / max(distance, np.finfo(float).tiny))
         return penalties
 
     def _complete_parities(self) -> tuple[tuple[Parity, ...], int]:
         """Return all interactions of three, five, ... players that fit, and the room that is left for others.
 
-        An interaction needs at least five pairs, and there are at most 1500. If every odd interaction is included, or there are too many players or too
-        few pairs to search for others, the room is 0.
+        An interaction needs at least five pairs, and there are at most 1500. If every odd interaction is included, or there
+        are too many players or too few pairs to search for others, the room is 0.
         """
         room = min(MOST_PARITIES, len(self.pairs) // PAIRS_PER_PARITY)
         parities: list[Parity] = []
@@ -327,19 +329,35 @@ class _System:
         count, outputs = fit.rest.shape
         self.columns = np.empty((count, terms.count), dtype=self.dtype)
         size = self.players + terms.count
-        self.gram, self.side = np.zeros((size, size)), np.zeros((size, outputs))
+        self.grams = np.zeros((fit.folds, size, size))
+        self.sides = np.zeros((fit.folds, size, outputs))
+        self.squares = np.zeros((fit.folds, outputs))
         for part, signs, _ in fit.pairs.chunks():
             self.columns[part] = terms.columns(signs)
-            self._add(self._design(part, signs), part)
+            root = np.sqrt(fit.weight[part])[:, None]
+            design = self._design(part, signs) * root.astype(self.dtype)
+            target = fit.rest[part] * root
+            for fold in range(fit.folds):
+                first = (fold - part.start) % fit.folds
+                rows = design[first :: fit.folds]
+                self.grams[fold] += rows.T @ rows
+                self.sides[fold] += rows.T @ target[first :: fit.folds].astype(self.dtype)
+                self.squares[fold] += np.square(target[first :: fit.folds]).sum(axis=0)
+        self.gram, self.side = self.grams.sum(axis=0), self.sides.sum(axis=0)
 
     def _design(self, part: slice, signs: Signs) -> Signs:
         return np.concatenate([signs, self.columns[part]], axis=1)
 
-    def _add(self, design: Signs, part: slice) -> None:
-        root = np.sqrt(self.fit.weight[part])[:, None].astype(self.dtype)
-        weighted = design * root
-        self.gram += weighted.T @ weighted
-        self.side += weighted.T @ (root * self.fit.rest[part]).astype(self.dtype)
+    def noise_without(self, fold: int) -> float | None:
+        """Return the variance of the weighted residuals of a fit to the other folds; None with too few pairs."""
+        free = len(self.fit.other_folds(fold)) - len(self.gram)
+        if free < len(self.gram) / 2:
+            return None
+        side = self.side - self.sides[fold]
+        solution = _Solution(self.gram - self.grams[fold], side, self.players, 0.0, self.dtype)
+        squares = self.squares.sum(axis=0) - self.squares[fold]
+        left = squares - (side * solution.coefficients).sum(axis=0)
+        return float(np.maximum(left, 1e-7 * squares).mean() / free)
 
     def shapley(self, coefficients: FloatArray) -> FloatArray:
         """Return the Shapley values of the proxy with these coefficients, (players, outputs)."""

@@ -1,7 +1,8 @@
 """Error of Shapley estimators against evaluations and against CPU time: ours and those of shapiq, captum and shap.
 
     python benchmarks/estimators.py [--games lenet resnet18 vit-small cancer digits synthetic] [--images 8]
-        [--budgets 10000 41000 160000] [--shapiq-python PATH] [--page docs/results/estimators.md]
+        [--budgets 10000 41000 160000] [--shapiq-python PATH] [--rows FILE ...]
+    python benchmarks/estimators.py --tables --figure docs/results/estimators.png --rows FILE ...
 
 Games: three image networks with 1024 pixels as players, trained on CIFAR-10, and three models of tables. The reference is
 the mean of two long runs with other seeds; its noise is estimated from their difference and subtracted from every squared
@@ -10,10 +11,12 @@ evaluations of the game; one gradient counts as three evaluations. shapiq 1.8 ne
 environment that has it (with lightgbm for OddSHAP). Its games are evaluated in this process, so that evaluations cost the
 same for all.
 
-Every finished measurement is appended to a file (``--rows``), and a later call continues from there.
+Every finished measurement is appended to a file (``--rows``), and a later call continues from there. ``--tables`` and
+``--figure`` show the measurements of these files and measure nothing.
 """
 
 import argparse
+import copy
 import json
 import os
 import resource
@@ -45,7 +48,7 @@ NETWORKS["vit-small"] = (48, 12, 0.05)
 IMAGE_GAMES = ("lenet", "resnet18", "vit-small")
 TABLE_GAMES = ("cancer", "digits", "synthetic")
 ROWS = Path(tempfile.gettempdir()) / "perdure-estimators.jsonl"
-WORKER = Path(__file__).with_name("shapiq_worker.py")
+WORKER = Path(__file__).parent / "peers" / "shapiq_worker.py"
 PEER_MEMORY = 14 * 2**30
 REFERENCE_SEEDS = (1001, 1002)
 REFERENCE_EVALUATIONS = {"lenet": 160_000, "resnet18": 40_000, "vit-small": 40_000, "synthetic": 2_000_000}
@@ -163,9 +166,9 @@ def reference(name: str, index: int) -> tuple[FloatArray, float]:
     return (first + second) / 2, float(np.square((first - second) / 2).sum())
 
 
-def our_values(game: Any, estimator: str, budget: int, seed: int = 0) -> Any:
+def our_values(game: Any, estimator: str, budget: int, seed: int = 0, players: int | None = None) -> Any:
     """Return the result of one of our estimators with at most this number of evaluations."""
-    return explain.shapley(game, game.players, 10**7, estimator, seed, max_evaluations=budget)
+    return explain.shapley(game, players or game.players, 10**7, estimator, seed, max_evaluations=budget)
 
 
 class Measured:
@@ -338,26 +341,170 @@ def same(row: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
     return all(row[name] == key[name] for name in key)
 
 
+def medians(rows: list[dict[str, Any]]) -> dict[tuple[str, int, str], dict[str, float]]:
+    """Return, for each game, budget and estimator, medians over examples and their number."""
+    groups: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if "error" in row:
+            groups.setdefault((row["game"], row["budget"], row["estimator"]), []).append(row)
+    names = ("error", "evaluations", "evaluation_seconds", "overhead_seconds")
+    return {
+        key: {"examples": len(group)} | {name: float(np.median([row[name] for row in group])) for name in names}
+        for key, group in groups.items()
+    }
+
+
+def tables(rows: list[dict[str, Any]]) -> str:
+    """Return a Markdown table for each game, with the paired comparison to OddSHAP, and the list of failures."""
+    found, lines = medians(rows), []
+    for game in dict.fromkeys(row["game"] for row in rows):
+        lines += [
+            f"\n**{game}**\n",
+            "| evaluations | estimator | error | overhead, CPU s | error / OddSHAP | examples |",
+        ]
+        lines += ["|---|---|---|---|---|---|"]
+        for (name, budget, estimator), middle in sorted(found.items(), key=lambda item: (item[0][1], item[1]["error"])):
+            if name != game:
+                continue
+            ratios = paired_ratios(rows, game, budget, estimator)
+            compared = f"{np.median(ratios):.2f}" if len(ratios) else "-"
+            lines.append(
+                f"| {budget:,} | {estimator} | {middle['error']:.4f} | {middle['overhead_seconds']:.2f} | {compared} "
+                f"| {middle['examples']:.0f} |"
+            )
+    failures = dict.fromkeys(
+        f"{row['game']}, {row['budget']:,} evaluations, {row['estimator']}: {row['failed']}"
+        for row in rows
+        if "failed" in row
+    )
+    software = sorted({row["software"] for row in rows if "software" in row})
+    dates = sorted({row["date"] for row in rows if "date" in row})
+    return "\n".join([*lines, "", *(f"- {failure}" for failure in failures), "", ", ".join(software + dates)])
+
+
+def paired_ratios(rows: list[dict[str, Any]], game: str, budget: int, estimator: str) -> FloatArray:
+    """Return the ratio of the errors of an estimator and of OddSHAP, for each example that both have."""
+    errors: dict[str, dict[int, float]] = {"OddSHAP": {}, estimator: {}}
+    for row in rows:
+        if row["game"] == game and row["budget"] == budget and row["estimator"] in errors and "error" in row:
+            errors[row["estimator"]][row["index"]] = row["error"]
+    both = sorted(set(errors["OddSHAP"]) & set(errors[estimator]))
+    return np.array([errors[estimator][index] / errors["OddSHAP"][index] for index in both])
+
+
+def draw(rows: list[dict[str, Any]], file: Path) -> None:
+    """Draw the median error against evaluations and against CPU time, one row of panels per game."""
+    import matplotlib.pyplot as plt
+
+    found = medians(rows)
+    games = list(dict.fromkeys(row["game"] for row in rows))
+    names = [name for name in (*OURS, "captum", "shap", *SHAPIQ, "OddSHAP/40") if any(key[2] == name for key in found)]
+    colors = dict(zip(names, plt.get_cmap("tab20").colors, strict=False))  # type: ignore[attr-defined]
+    figure, axes = plt.subplots(len(games), 2, figsize=(9, 2.6 * len(games)), squeeze=False, sharey="row")
+    for panels, game in zip(axes, games, strict=True):
+        for name in names:
+            points = sorted((key[1], middle) for key, middle in found.items() if key[0] == game and key[2] == name)
+            if not points:
+                continue
+            errors = [middle["error"] for _, middle in points]
+            seconds = [middle["evaluation_seconds"] + middle["overhead_seconds"] for _, middle in points]
+            style = {
+                "color": colors[name],
+                "marker": "o" if name in OURS else "s",
+                "linestyle": "-" if name in OURS else "--",
+                "linewidth": 2.2 if name == "regression" else 1.1,
+                "markersize": 4,
+            }
+            panels[0].plot([middle["evaluations"] for _, middle in points], errors, label=name, **style)
+            panels[1].plot(seconds, errors, label=name, **style)
+        panels[0].set_ylabel(f"{game}\nrelative error")
+        for panel in panels:
+            panel.set(xscale="log", yscale="log")
+            panel.grid(alpha=0.3)
+    axes[-1][0].set_xlabel("evaluations")
+    axes[-1][1].set_xlabel("CPU seconds, evaluations included")
+    handles = {
+        label: handle for panel in axes[:, 0] for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="upper center", ncols=5, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.5 / (2.6 * len(games))))
+    figure.savefig(file, dpi=110)
+
+
+def checkpoints(count: int, budgets: list[int]) -> None:
+    """Print errors on LeNet after one more epoch, with and without the values of the earlier checkpoint as ``prior``."""
+    earlier = trained("lenet")
+    later = copy.deepcopy(earlier).train()
+    train, labels_of_train, test, labels = images()
+    optimizer = torch.optim.SGD(later.parameters(), lr=0.02, momentum=0.9)
+    for rows in torch.split(torch.randperm(len(train), generator=torch.Generator().manual_seed(1)), 64):
+        optimizer.zero_grad()
+        loss: Any = torch.nn.functional.cross_entropy(later(train[rows]), labels_of_train[rows])
+        loss.backward()
+        optimizer.step()
+    for budget in budgets:
+        errors: dict[str, list[float]] = {"change": [], "values": [], "gradients": [], "prior": []}
+        for index in range(0, 1000, 1000 // count):
+            games = []
+            for net in (earlier, later):
+                frozen = net.eval().requires_grad_(False)
+                players = pixel_players(tuple(test[index].shape))
+                arguments = (test[index], int(labels[index]), players, train.mean(0))
+                games.append(fast_game(NetworkGame(frozen, *arguments, batch_size=ROWS_PER_BATCH)))
+            runs = [our_values(games[1], "regression", 160_000, seed).values for seed in REFERENCE_SEEDS]
+            exact, noise = (runs[0] + runs[1]) / 2, float(np.square((runs[0] - runs[1]) / 2).sum())
+            prior = our_values(games[0], "regression", budget, 2001).values
+            results = {
+                "change": prior,
+                "values": our_values(lambda rows, game=games[1]: game(rows), "regression", budget, 0, 1024).values,
+                "gradients": our_values(games[1], "regression", budget).values,
+                "prior": explain.shapley(
+                    games[1], 1024, 10**7, "regression", max_evaluations=budget, prior=prior
+                ).values,
+            }
+            square = float(exact @ exact) - noise
+            for name, values in results.items():
+                errors[name].append(np.sqrt(max(float(np.square(values - exact).sum()) - noise, 0.0) / square))
+        print(budget, {name: round(float(np.median(each)), 4) for name, each in errors.items()}, flush=True)
+
+
 def main() -> None:
-    """Make the measurements that are missing and print one line for each."""
+    """Make the measurements that are missing and print one line for each; or show those that were made."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--games", nargs="+", default=[*IMAGE_GAMES, *TABLE_GAMES], choices=[*IMAGE_GAMES, *TABLE_GAMES]
     )
-    parser.add_argument("--images", type=int, default=8, help="examples per game, at most 8")
-    parser.add_argument("--budgets", type=int, nargs="+", default=[10_000, 41_000, 160_000])
-    parser.add_argument("--estimators", nargs="+", default=[*OURS, "captum", "shap", *SHAPIQ, "OddSHAP/40"])
+    parser.add_argument("--images", type=int, default=2, help="examples per game, at most 8")
+    parser.add_argument("--budgets", type=int, nargs="+", default=[2_000, 10_000])
+    parser.add_argument("--estimators", nargs="+", default=[*OURS, "captum", "shap", *SHAPIQ])
     parser.add_argument("--shapiq-python", help="Python of an environment with shapiq 1.8 and lightgbm")
-    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument(
+        "--rows", type=Path, nargs="+", default=[ROWS], help="files of measurements; new ones go to the first"
+    )
+    parser.add_argument("--tables", action="store_true", help="print Markdown tables of the measurements")
+    parser.add_argument(
+        "--checkpoints", action="store_true", help="measure what an earlier checkpoint's values are worth"
+    )
+    parser.add_argument("--figure", type=Path, help="draw the measurements")
     arguments = parser.parse_args()
+    if arguments.tables or arguments.figure:
+        rows = [row for file in arguments.rows for row in read_rows(file)]
+        if arguments.tables:
+            print(tables(rows))
+        if arguments.figure:
+            draw(rows, arguments.figure)
+        return
     torch.set_num_threads(1)
     threadpool_limits(1)
     warnings.simplefilter("ignore")
+    if arguments.checkpoints:
+        checkpoints(arguments.images, arguments.budgets)
+        return
     for key, call in measurements(arguments):
-        if any(same(row, key) for row in read_rows(arguments.rows)):
+        if any(same(row, key) for file in arguments.rows for row in read_rows(file)):
             continue
         row = measure(key, call)
-        with arguments.rows.open("a") as file:
+        with arguments.rows[0].open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)
 

@@ -168,6 +168,15 @@ def test_an_additive_game_is_exact_and_so_is_a_function_of_the_size():
         assert result.stderr.max() < 1e-5
 
 
+@pytest.mark.parametrize("players", [1, 2, 3, 4])
+def test_games_of_few_players(players):
+    game = smooth_game(players, 8)
+    exact = explain.exact_shapley(game, players).values
+    result = explain.shapley(game, players, 10**6, "regression", max_evaluations=400)
+    np.testing.assert_allclose(result.values, exact, atol=1e-6 + 5 * result.stderr.max())
+    assert result.stderr.max() < 0.1
+
+
 def test_a_sum_of_trees_is_explained_almost_exactly():
     """Trees find the interactions of boosted trees; permutations with the same evaluations have ten times the error."""
     rng = np.random.default_rng(0)

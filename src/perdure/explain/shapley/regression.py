@@ -27,7 +27,7 @@ pairs from the other folds, for the same reason, and so are interactions (below)
 
 **Interactions.** With at most 256 players, the proxy also has interactions of odd numbers of players (parities): all of a
 size if there are at least five pairs for each, otherwise those that boosted trees find. Models that are sums of trees are
-then explained almost exactly.
+then explained almost exactly. The trees take seconds, so they are left out where an evaluation is known to be cheap.
 
 **Gradients.** For a differentiable game, the slopes of the players at some pairs of coalitions give the starting point
 that the ridge shrinks to, the change of the slopes with the size, and the directions in which the slopes vary most. These
@@ -133,8 +133,7 @@ def _starting_point(value: Any, players: int, budget: Budget, seed: int, prior: 
     cost = 2 * GRADIENT_COST * count
     if not is_differentiable_game(value) or empty.ndim or prior is not None or cost > budget.evaluations // 4:
         return _Start(known.reshape(players, -1), none)
-    rng = generator(seed, 5)
-    coalitions = np.concatenate([_random_coalitions(rng, min(DRAWN, count), players)])
+    coalitions = _random_coalitions(generator(seed, 5), count, players)
     slopes = np.empty((2, len(coalitions), players))
     for side, rows in enumerate((coalitions, ~coalitions)):
         for part in _chunks(len(rows), max(1, CHUNK_ELEMENTS // players)):

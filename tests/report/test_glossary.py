@@ -176,7 +176,7 @@ def test_metrics_of_runs_say_that_they_are_averaged_over_runs():
         ("first_places", "computed", "100,000 weightings", metrics.score_first_places, 100_000),
         ("shapc_mean", "computed", "30 % (by default)", TOP, 0.3),
         ("shapc", "computed", "30 % (by default)", TOP, 0.3),
-        ("shapc_floor", "computed", "by default five", UNTRAINED, 5),
+        ("shapc_floor", "computed", "by default twelve", UNTRAINED, 12),
         ("shapc_budget", "computed", "at most 0.01", SUFFICIENT, 0.01),
         ("bias_share", "meaning", "10, 30, 50, 70 or 90 %", SHARES, (0.1, 0.3, 0.5, 0.7, 0.9)),
         ("bias", "computed", "five shares, both sides", (len(SHARES), len(SIDES)), (5, 2)),

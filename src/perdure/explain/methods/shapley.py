@@ -21,10 +21,10 @@ def _needs(options: Mapping[str, Any]) -> Gradients | Outputs:
 
 @explainer("shapley", needs=_needs, stochastic=True, pixels="players")
 def shapley_method(request: Request, estimator: str = "antithetic") -> Tensor:
-    """Sampled Shapley values of the players, ``samples`` permutations per example.
+    """Sampled Shapley values of the players; estimator is auto, regression, antithetic, castro, leverage or gradient.
 
-    Each player's value is written to all of its variables. ``estimator``: antithetic, castro, leverage, gradient,
-    regression, or auto (see `explain.shapley`).
+    ``samples`` permutations per example, or the evaluations of as many (see `explain.shapley`). Each value is written to
+    all variables of its player.
     """
 
     def solve(game: NetworkGame, key: int) -> Any:

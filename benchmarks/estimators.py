@@ -354,10 +354,15 @@ def medians(rows: list[dict[str, Any]]) -> dict[tuple[str, int, str], dict[str, 
     }
 
 
+def games_of(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the games that have measurements, images first."""
+    return [game for game in (*IMAGE_GAMES, *TABLE_GAMES) if any(row["game"] == game for row in rows)]
+
+
 def tables(rows: list[dict[str, Any]]) -> str:
     """Return a Markdown table for each game, with the paired comparison to OddSHAP, and the list of failures."""
     found, lines = medians(rows), []
-    for game in dict.fromkeys(row["game"] for row in rows):
+    for game in games_of(rows):
         lines += [
             f"\n**{game}**\n",
             "| evaluations | estimator | error | overhead, CPU s | error / OddSHAP | examples |",
@@ -397,7 +402,7 @@ def draw(rows: list[dict[str, Any]], file: Path) -> None:
     import matplotlib.pyplot as plt
 
     found = medians(rows)
-    games = list(dict.fromkeys(row["game"] for row in rows))
+    games = games_of(rows)
     names = [name for name in (*OURS, "captum", "shap", *SHAPIQ, "OddSHAP/40") if any(key[2] == name for key in found)]
     colors = dict(zip(names, plt.get_cmap("tab20").colors, strict=False))  # type: ignore[attr-defined]
     figure, axes = plt.subplots(len(games), 2, figsize=(9, 2.6 * len(games)), squeeze=False, sharey="row")
@@ -420,6 +425,9 @@ def draw(rows: list[dict[str, Any]], file: Path) -> None:
         panels[0].set_ylabel(f"{game}\nrelative error")
         for panel in panels:
             panel.set(xscale="log", yscale="log")
+            for axis in (panel.xaxis, panel.yaxis):
+                axis.set_major_formatter("{x:g}")
+                axis.set_minor_formatter("")
             panel.grid(alpha=0.3)
     axes[-1][0].set_xlabel("evaluations")
     axes[-1][1].set_xlabel("CPU seconds, evaluations included")

@@ -200,3 +200,22 @@ def test_finished_maps_are_written_when_a_later_method_is_interrupted(trained, t
         command(trained[0], method=["grad", "shapley"], out=tmp_path / "maps")
     with np.load(tmp_path / "maps/maps.npz") as written:
         assert set(written.files) == {"inputs", "labels", "grad"}
+
+
+def test_the_automatic_choice_of_an_estimator_is_printed(perdure, trained):
+    path, *_ = trained
+    options = (
+        "--method",
+        "shapley",
+        "--option",
+        "estimator=auto",
+        "--samples",
+        "4",
+        "--examples",
+        "1",
+        "--out",
+        "auto",
+    )
+    chosen = "regression (64 players, 260 evaluations, starting from gradients)"
+    assert f"estimator of shapley: {chosen}\n" in perdure("explain", path, *options).stderr
+    assert json.loads(perdure("explain", path, *options, "--json").stdout)["estimator"] == chosen

@@ -374,7 +374,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
             ratios = paired_ratios(rows, game, budget, estimator)
             compared = f"{np.median(ratios):.2g}" if len(ratios) else "-"
             lines.append(
-                f"| {budget:,} | {estimator} | {middle['error']:.2g} | {middle['overhead_seconds']:.2f} | {compared} "
+                f"| {budget:,} | {estimator} | {middle['error']:.3g} | {middle['overhead_seconds']:.2f} | {compared} "
                 f"| {middle['examples']:.0f} |"
             )
     failures = dict.fromkeys(

@@ -65,7 +65,7 @@ def choose_estimator(value: GameFunction, players: int, seed: int = 0) -> str:
 
     Regression is better if the game is nearly additive and worse if it is not, by factors of two to three in either
     direction, so both are tried with the evaluations of 16 permutations. The pilot's samples are not reused; use another
-    seed to sample the values. The estimator ``regression`` is better than both on all games measured.
+    seed to sample the values. The estimator ``regression`` has less error than both on the games measured.
     """
     cost = {}
     for estimator in ("antithetic", "leverage"):

@@ -104,7 +104,7 @@ def shapley(
     - ``antithetic``: each permutation and its reverse (Mitchell et al. 2022, section 4.1); standard errors from pair means.
     - ``leverage``: regression on coalitions drawn by leverage score with their complements (Musco and Witter 2025).
     - ``regression``: unbiased regression on pairs of complementary coalitions, starting from gradients if the game has
-      them (see ``regression_shapley``). The least error per evaluation on all networks and tables measured.
+      them (see ``regression_shapley``). The least error per evaluation on the networks measured.
     - ``auto``: all coalitions if they fit (``exact``), else ``regression``, or ``antithetic`` where evaluations are
       cheaper than the regression. The result's ``estimator`` and ``choice`` name it.
     - ``gradient``: marginal contributions predicted from gradients, plus the sampled mean error of the prediction (see

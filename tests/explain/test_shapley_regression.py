@@ -221,7 +221,6 @@ def test_results_do_not_depend_on_the_memory_of_a_chunk(monkeypatch):
     game = network_game(20)
     whole = explain.shapley(game, 20, 10**6, "regression", max_evaluations=3000)
     monkeypatch.setattr(regression, "CHUNK_ELEMENTS", 20 * 300)
-    monkeypatch.setattr(regression, "DRAWN", regression.DRAWN)
     parts = explain.shapley(game, 20, 10**6, "regression", max_evaluations=3000)
     np.testing.assert_allclose(parts.values, whole.values, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(parts.stderr, whole.stderr, rtol=1e-6)

@@ -295,10 +295,10 @@ class _Fit:
         return penalties
 
     def _complete_parities(self) -> tuple[tuple[Parity, ...], int]:
-        """Return all interactions of three, five, ... players that fit, and the room that is left for others.
+        """Return all interactions of three, five, ... players if there are few enough, and how many others to search for.
 
         An interaction needs at least five pairs, and there are at most 1500. If every odd interaction is included, or there
-        are too many players or too few pairs to search for others, the room is 0.
+        are too many players or too few pairs for a search, that number is 0.
         """
         room = min(MOST_PARITIES, len(self.pairs) // PAIRS_PER_PARITY)
         parities: list[Parity] = []

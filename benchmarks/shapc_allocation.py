@@ -63,19 +63,19 @@ class Measured:
 @contextmanager
 def counted() -> Iterator[Cost]:
     """Count the gradients and the CPU time of a block."""
-    cost, original = Cost(), explain.attribute
+    cost, original = Cost(), explain.attribute_for_seeds
 
-    def attribute(network: Any, x: Any, *arguments: Any, **options: Any) -> Any:
-        cost.gradients += len(x) * options["samples"]
-        return original(network, x, *arguments, **options)
+    def attribute_for_seeds(network: Any, x: Any, target: Any, seeds: Any, **options: Any) -> Any:
+        cost.gradients += len(x) * len(seeds) * options["samples"]
+        return original(network, x, target, seeds, **options)
 
-    vars(explain)["attribute"] = attribute
+    vars(explain)["attribute_for_seeds"] = attribute_for_seeds
     start = time.process_time()
     try:
         yield cost
     finally:
         cost.seconds = time.process_time() - start
-        vars(explain)["attribute"] = original
+        vars(explain)["attribute_for_seeds"] = original
 
 
 def record(learner: str, data: Path) -> Path:

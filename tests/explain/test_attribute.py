@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import math
 import re
 import warnings
@@ -230,6 +231,31 @@ def test_draws_do_not_depend_on_the_order_of_the_examples(method):
     maps = explain.attribute(net, x, 1, method, baseline="zero", samples=8)
     backwards = explain.attribute(net, x.flip(0), 1, method, baseline="zero", samples=8)
     torch.testing.assert_close(backwards.flip(0), maps)
+
+
+@pytest.mark.parametrize("method", ["expected_gradients", "lime", "shapley"])
+def test_maps_for_several_seeds_are_those_of_single_calls_and_the_network_is_prepared_once(method, monkeypatch):
+    net, x, background = network("table")
+    settings: dict[str, Any] = {"method": method, "background": background, "samples": 12}
+    expected = [explain.attribute(net, x, TARGET, seed=seed, **settings) for seed in (4, 5)]
+    inspected, copied = [], []
+    module = importlib.import_module("perdure.explain.attribute")
+    monkeypatch.setattr(module, "inspect_network", counted(module.inspect_network, inspected))
+    module = importlib.import_module("perdure.explain.methods.expected_gradients")
+    monkeypatch.setattr(module, "fast_model_copy", counted(module.fast_model_copy, copied))
+    maps = explain.attribute_for_seeds(net, x, TARGET, (4, 5), **settings)
+    assert all(torch.equal(first, second) for first, second in zip(maps, expected, strict=True))
+    assert not torch.equal(*maps)
+    assert len(inspected) == 1
+    assert len(copied) == (method == "expected_gradients")
+
+
+def counted(function, calls):
+    def wrapper(*arguments, **options):
+        calls.append(arguments)
+        return function(*arguments, **options)
+
+    return wrapper
 
 
 def test_integrated_gradients_keep_the_baseline_of_each_example_in_batches():

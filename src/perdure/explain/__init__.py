@@ -3,7 +3,7 @@
 from perdure.explain.adapters.adapted import Adapted, adapt
 from perdure.explain.adapters.inputs import Series, Table, Tokens
 from perdure.explain.adapters.views import LayoutWarning
-from perdure.explain.attribute import attribute, expected_gradients
+from perdure.explain.attribute import attribute, attribute_for_seeds, expected_gradients
 from perdure.explain.checks.network import Finding, Gradients, ModuleRules, Outputs, check_network
 from perdure.explain.explainer import EXPLAINERS, Explainer, Request, explainer, get_explainer, method_names
 from perdure.explain.methods.expected_gradients import ExpectedGradients
@@ -60,6 +60,7 @@ __all__ = [
     "Tokens",
     "adapt",
     "attribute",
+    "attribute_for_seeds",
     "check_axioms",
     "check_network",
     "check_network_axioms",

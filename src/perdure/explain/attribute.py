@@ -85,36 +85,66 @@ def attribute(
     or for shapley and lime a ``baseline``, the id of a mask token.
     Random draws depend only on the seed and the example. ``progress(done, total)`` is called as examples are finished.
     """
+    return attribute_for_seeds(
+        model,
+        x,
+        target,
+        (seed,),
+        method=method,
+        background=background,
+        samples=samples,
+        layer=layer,
+        baseline=baseline,
+        reduce=reduce,
+        batch_size=batch_size,
+        players=players,
+        options=options,
+        progress=progress,
+    )[0]
+
+
+def attribute_for_seeds(
+    model: Any,
+    x: Inputs,
+    target: Target,
+    seeds: Sequence[int],
+    *,
+    method: str = "expected_gradients",
+    reduce: str | None = None,
+    players: Players | str | Array | Tensor | None = None,
+    options: Mapping[str, object] | None = None,
+    **settings: Any,
+) -> list[Inputs]:
+    """Return the maps of `attribute` for each seed, bit for bit.
+
+    The network is checked and prepared once. For few samples, this takes more time than the gradients.
+    """
     chosen = get_explainer(method)
     own_options = chosen.parsed_options(options)
     if reduce is not None and reduce not in REDUCTIONS:
         raise InputError(f"reduce: expected None, 'pixels' or 'comparable', got {reduce!r}")
-    with prepared_view(
-        model,
-        x,
-        target,
-        method,
-        options=own_options,
-        background=background,
-        samples=samples,
-        seed=seed,
-        layer=layer,
-        baseline=baseline,
-        batch_size=batch_size,
-        players=players,
-        progress=progress,
-    ) as (request, view):
+    for seed in seeds:
+        _check_integer("seed", seed, 0)
+    with prepared_view(model, x, target, method, options=own_options, players=players, **settings) as (request, view):
         if reduce == "pixels" and request.x.dim() == 3:
             warn_about_layout(model, request.x, "reduce='pixels'")
-        maps = chosen.function(request, **own_options)
-    check_finite_array(maps, 0, f"the map of method {method!r}")
+        all_maps = [chosen.function(replace(request, seed=int(seed)), **own_options) for seed in seeds]
+    for maps in all_maps:
+        check_finite_array(maps, 0, f"the map of method {method!r}")
+    return [_in_form_of_inputs(maps, x, view, chosen.pixels, reduce, players) for maps in all_maps]
+
+
+def _in_form_of_inputs(
+    maps: Tensor, x: Inputs, view: InputView, pixels: Reduction, reduce: str | None, players: Any
+) -> Inputs:
+    """Return maps with the type of the inputs, and their shape unless they are reduced."""
     if reduce != "pixels" and not isinstance(view.model, Wrapper):
         return cast(Inputs, convert_like(maps, x))
     if reduce == "comparable":
-        return cast(Inputs, convert_like(view.comparable(maps, chosen.pixels), x))
+        return cast(Inputs, convert_like(view.comparable(maps, pixels), x))
     if reduce == "pixels" and not view.one_per_player:
-        return cast(Inputs, convert_like(_reduced(maps, chosen.pixels, players), x))
-    restored = view.restored(maps, chosen.pixels)
+        return cast(Inputs, convert_like(_reduced(maps, pixels, players), x))
+    restored = view.restored(maps, pixels)
     form = InputForm.of(x) if isinstance(x, Mapping | tuple) else None
     return cast(Inputs, convert_like(restored, x) if form is None else form.split(convert_like(restored, _first(x))))
 

@@ -59,7 +59,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import numpy as np
@@ -224,6 +224,8 @@ class Request:
     """Variables that are never changed, with the shape of one example; None if all may be."""
     starts: Tensor | None = None
     """One row of masked values per example that takes the place of the background (tokens); None for a background."""
+    fast_models: dict[str, nn.Module] = field(default_factory=dict, repr=False, compare=False)
+    """Prepared copies of the network, which requests for other seeds share."""
 
     def required_background(self, method: str) -> Tensor:
         """Return the background; without one, raise `InputError`."""

@@ -531,22 +531,19 @@ def halves_for_pair_values(
 ) -> Halves:
     """Return the maps of both halves of the budget: (n, channels, height, width), (n, features) or (n, tokens)."""
     half = settings.samples // 2 if settings.stochastic else settings.samples
-    maps = [
-        explain.attribute(
-            network,
-            x,
-            target,
-            settings.method,
-            background=background,
-            samples=half,
-            seed=2 * settings.seed + index,
-            layer=settings.layer,
-            reduce="comparable",
-            batch_size=settings.batch_size,
-            options=settings.options,
-        )
-        for index in range(2 if settings.stochastic else 1)
-    ]
+    maps = explain.attribute_for_seeds(
+        network,
+        x,
+        target,
+        [2 * settings.seed + index for index in range(2 if settings.stochastic else 1)],
+        method=settings.method,
+        background=background,
+        samples=half,
+        layer=settings.layer,
+        reduce="comparable",
+        batch_size=settings.batch_size,
+        options=settings.options,
+    )
     arrays = [_as_images(tensor.detach().cpu().numpy()) for tensor in maps]
     return arrays[0], arrays[-1]
 

@@ -98,9 +98,7 @@ def expected_gradients(request: Request, draws: str = "balanced") -> ExpectedGra
     if draws not in KINDS:
         raise InputError(f"draws: unknown kind {draws!r}, {error_suggestion(str(draws), list(KINDS))}")
     backgrounds = request.background_count("expected_gradients")
-    probes = torch.arange(min(4, max(1, request.batch_size // 2), len(request.x), backgrounds))
-    starts = request.background_rows(probes, probes)
-    model = fast_model_copy(request.model, torch.cat([request.x[probes], starts])[: request.batch_size])
+    model = _fast_model(request, backgrounds)
     plan = _plan(request, draws, backgrounds)
     values, stderr = [], []
     running = _RunningMean(request.x[0], plan[0])
@@ -115,6 +113,17 @@ def expected_gradients(request: Request, draws: str = "balanced") -> ExpectedGra
                 stderr.append(running.stderr().to(request.x.dtype))
                 request.report(index + 1)
     return ExpectedGradients(torch.stack(values), torch.stack(stderr), request.samples)
+
+
+def _fast_model(request: Request, backgrounds: int) -> nn.Module:
+    """Return a faster copy of the network, made for the first of the requests that share it."""
+    models = request.fast_models
+    if "expected_gradients" not in models:
+        probes = torch.arange(min(4, max(1, request.batch_size // 2), len(request.x), backgrounds))
+        starts = request.background_rows(probes, probes)
+        probe = torch.cat([request.x[probes], starts])[: request.batch_size]
+        models["expected_gradients"] = fast_model_copy(request.model, probe)
+    return models["expected_gradients"]
 
 
 def _plan(request: Request, kind: str, backgrounds: int) -> list[Draws]:

@@ -94,7 +94,14 @@ def source_commit(folder: Path | None = None) -> tuple[str, bool]:
 def _git(folder: Path, *arguments: str) -> str | None:
     """Return what git prints; None if it fails or does not exist."""
     try:
-        result = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=60)
+        result = subprocess.run(  # noqa: S603
+            ["git", *arguments],  # noqa: S607  (the git on the path)
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return result.stdout.strip()

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test soak lint bench docs clean
+.PHONY: demo test soak lint bench docs results-check clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,6 +29,9 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
+
+results-check: $(STAMP)
+	$(BIN)/python tools/results_check.py
 
 docs: $(STAMP) demo/report.html
 	$(BIN)/python tools/screenshots.py demo/report.html docs/images

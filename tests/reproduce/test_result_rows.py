@@ -6,6 +6,7 @@ import json
 from datetime import date
 
 import pytest
+
 from perdure.base.errors import InputError
 from perdure.reproduce.provenance import current_provenance, read_provenance
 from perdure.reproduce.result_rows import ResultRows, rows_provenance

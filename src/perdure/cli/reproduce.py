@@ -13,6 +13,7 @@ from rich.console import Console
 
 from perdure.cli.engines import Address, EngineName, EngineOptions, ShardText, Threads, UnitBars, Workers, print_missing
 from perdure.cli.output.names import echo, line_writer
+from perdure.cli.reproduce_list import print_catalogue
 
 if TYPE_CHECKING:
     from perdure.engine import Engine
@@ -20,13 +21,27 @@ if TYPE_CHECKING:
 
 def reproduce(
     target: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="One of classic-learners, memory-learners, shapc, clamp, retraining, change-detection; an experiment of the "
             "bias paper (bias-agreement, -boxes, -deepshap, -gaussian, -human, -instability, -irrelevant-region, -masking, "
             "-perspectives, -planted-pattern, -removal, -table, -variance), or bias-all."
         ),
-    ],
+    ] = None,
+    *,
+    list_targets: Annotated[
+        bool,
+        typer.Option(
+            "--list", help="List the tables and figures of the papers: command, data, core-hours, last run, outcome."
+        ),
+    ] = False,
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            help="With --list: only this paper (shapc, more-than-forgetting, bias, clamp, mege-reco, perdure)."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data files.")] = None,
     out: Annotated[Path, typer.Option(help="Where the records are written.")] = Path("runs/reproduce"),
     page: Annotated[
@@ -58,6 +73,14 @@ def reproduce(
     part of the work; afterwards the command without --shard writes the page. Results do not depend on where the work runs.
     """
     from perdure.base.errors import InputError, error_suggestion
+
+    if list_targets:
+        print_catalogue(paper, as_json)
+        return
+    if paper is not None or as_json:
+        raise InputError(f"{'--paper' if paper is not None else '--json'} needs --list")
+    if target is None:
+        raise InputError("TARGET is missing. perdure reproduce --list shows all targets.")
     from perdure.reproduce import TARGETS
 
     known = {

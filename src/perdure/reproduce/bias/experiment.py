@@ -14,6 +14,7 @@ import torch
 import perdure
 from perdure.base.files import read_json, write_atomically, write_json
 from perdure.engine import Engine, UnitContext
+from perdure.reproduce.provenance import current_provenance
 
 INTRODUCTION = """\
 # Can the explanations be trusted? The bias paper's experiments, reproduced
@@ -87,7 +88,7 @@ def run_experiment(experiment: Experiment, workspace: Workspace) -> None:
     workspace.pictures.mkdir(parents=True, exist_ok=True)
     section = experiment_section_file(workspace.out, experiment)
     key = section_key(workspace)
-    text = experiment.run(workspace)
+    text = f"{current_provenance()}\n\n{experiment.run(workspace)}"
     write_atomically(section, text.encode())
     write_json(section.with_suffix(".json"), key)
 

@@ -32,6 +32,7 @@ from perdure.reproduce.clamp.tables import (
     with_rehearsal_levels,
 )
 from perdure.reproduce.learners.study import write_learner_study_page
+from perdure.reproduce.provenance import current_provenance
 
 PARTS = ("published", "split-mnist")
 """Parts of the target: the published tables and figures, and the paper's experiment trained again."""
@@ -70,7 +71,8 @@ def write_clamp_page(part: str, data_dir: Path | None, out: Path, page: Path, wa
         texts = _published_sections(page.parent)
     else:
         texts = _split_mnist_sections(data_dir, out, page.parent, watch)
-    sections = [f"## {title}\n\n{text}\n" for title, text in texts.items()]
+    stated = current_provenance(packages=("torch", "numpy", "scipy"))
+    sections = [f"## {title}\n\n{stated}\n\n{text}\n" for title, text in texts.items()]
     write_learner_study_page(_INTRO, sections, _TITLES, page)
 
 

@@ -238,7 +238,8 @@ def test_maps_for_several_seeds_are_those_of_single_calls_and_the_network_is_pre
     net, x, background = network("table")
     settings: dict[str, Any] = {"method": method, "background": background, "samples": 12}
     expected = [explain.attribute(net, x, TARGET, seed=seed, **settings) for seed in (4, 5)]
-    inspected, copied = [], []
+    inspected: list[Any] = []
+    copied: list[Any] = []
     module = importlib.import_module("perdure.explain.attribute")
     monkeypatch.setattr(module, "inspect_network", counted(module.inspect_network, inspected))
     module = importlib.import_module("perdure.explain.methods.expected_gradients")

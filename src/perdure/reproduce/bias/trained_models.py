@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure import learners, tasks
-from perdure.base.errors import InputError
 from perdure.base.files import lock_folder
 from perdure.learners import Position, Run, Training
 from perdure.learners import Progress as RunProgress
@@ -21,10 +21,6 @@ from perdure.runs.data import BenchmarkData, balanced_data_order
 from perdure.runs.loaded_run import recorded_run_network
 from perdure.tasks import Benchmark
 from perdure.tasks.benchmark import Examples, Task
-
-FULL_CIFAR10 = "cifar-10-batches-bin"
-SMALL_CIFAR10 = "cifar10-small.npz"
-CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 @dataclass(frozen=True)
@@ -67,17 +63,8 @@ def trained_model_task(benchmark: Benchmark) -> Benchmark:
 
 
 def trained_model_cifar10(data_dir: Path | None) -> Benchmark:
-    """Return CIFAR-10 as one task: the full official data if the folder has them, otherwise the small subset."""
-    folder = data_dir or Path()
-    if (folder / FULL_CIFAR10).exists():
-        return trained_model_task(tasks.load("split-cifar10", scenario="class", data_dir=folder))
-    if (folder / SMALL_CIFAR10).exists():
-        return trained_model_task(
-            replace(tasks.load(folder / SMALL_CIFAR10, scenario="class", tasks=5), class_names=CIFAR10_CLASSES)
-        )
-    raise InputError(
-        f"{folder}: expected {FULL_CIFAR10} or {SMALL_CIFAR10}. Pass the folder that holds one of them with --data-dir."
-    )
+    """Return the official CIFAR-10 as one task."""
+    return trained_model_task(tasks.load("split-cifar10", scenario="class", data_dir=data_dir))
 
 
 def train_or_load(
@@ -119,7 +106,7 @@ class _EpochProgress(RunProgress):
 
 
 LENET = Training(epochs=12, batch_size=64, lr=0.01, momentum=0.9, milestones=(9,), decay=0.2)
-RESNET20 = Training(epochs=6, batch_size=64, lr=0.1, momentum=0.9, weight_decay=5e-4, milestones=(4,), decay=0.1)
+RESNET = Training(epochs=6, batch_size=64, lr=0.1, momentum=0.9, weight_decay=5e-4, milestones=(4,), decay=0.1)
 
 
 def trained_lenet(workspace: Workspace, seed: int = 0) -> TrainedModel:
@@ -127,6 +114,9 @@ def trained_lenet(workspace: Workspace, seed: int = 0) -> TrainedModel:
     return train_or_load(workspace, "lenet", trained_model_cifar10(workspace.data_dir), LENET, seed=seed)
 
 
-def trained_resnet20(workspace: Workspace, seed: int = 0) -> TrainedModel:
-    """Return the ResNet-20 trained on CIFAR-10."""
-    return train_or_load(workspace, "resnet20", trained_model_cifar10(workspace.data_dir), RESNET20, seed=seed)
+def trained_resnet(depth: int, workspace: Workspace, seed: int = 0) -> TrainedModel:
+    """Return the residual network of this depth (20, 32, 44 or 56) trained on CIFAR-10."""
+    return train_or_load(workspace, f"resnet{depth}", trained_model_cifar10(workspace.data_dir), RESNET, seed=seed)
+
+
+trained_resnet20 = partial(trained_resnet, 20)

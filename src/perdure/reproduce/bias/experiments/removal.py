@@ -55,7 +55,7 @@ class Settings:
         "integrated_gradients",
     )
     retrained: tuple[str, ...] = ("grad", "gradient_x_input", "guided_backprop", "gradcam", "random")
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[int, ...] = (0, 1, 2)
     training: Training = TRAINING
 
 

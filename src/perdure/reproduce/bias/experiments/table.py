@@ -46,16 +46,22 @@ class Study:
     permutations: int
     players: Callable[[TrainedModel], Players | str] | str = "pixels"
     """The players, or a function that returns them; everything can be sent to another process."""
-    exact: bool = False
+    estimator: str | None = None
+    """Estimator of the Shapley values; None for the default of `measure_bias`."""
     methods: tuple[str, ...] = METHODS
 
 
 def table_tiny_imagenet(data_dir: Path | None) -> Benchmark:
-    """Return twenty classes of Tiny ImageNet as one task."""
-    file = (data_dir or Path()) / "tiny-imagenet-20.zip"
-    if not file.exists():
-        raise InputError(f"{file}: file not found. Pass the folder that holds it with --data-dir.")
-    return tasks.load(file, scenario="class", tasks=1)
+    """Return twenty classes of Tiny ImageNet as one task, with 100 training images of each.
+
+    A file with these classes in the official layout is read if there is one; otherwise they are the first task of the data set.
+    """
+    file = data_folder(data_dir) / "tiny-imagenet-20.zip"
+    if file.exists():
+        return tasks.load(file, scenario="class", tasks=1)
+    complete = tasks.load("split-tiny-imagenet", scenario="class", tasks=10, per_class=100, data_dir=data_dir)
+    first = replace(complete, tasks=complete.tasks[:1], curriculum=(0,), class_names=complete.class_names[:20])
+    return trained_model_task(first)
 
 
 def _mlp5(workspace: Workspace) -> TrainedModel:
@@ -75,8 +81,11 @@ TINY = Training(epochs=20, batch_size=32, lr=0.01, momentum=0.9, milestones=(15,
 LENET = Study("lenet", "LeNet, CIFAR-10", trained_models.trained_lenet, 100, 500)
 STUDIES = (
     LENET,
-    Study("resnet20", "ResNet-20, CIFAR-10", trained_models.trained_resnet20, 4, 20),
-    Study("mlp5", "MLP-5", _mlp5, 100, 0, _columns, exact=True, methods=_INPUT_METHODS),
+    *(
+        Study(f"resnet{depth}", f"ResNet-{depth}, CIFAR-10", partial(trained_models.trained_resnet, depth), 30, 20, estimator="regression")
+        for depth in (20, 32, 44, 56)
+    ),
+    Study("mlp5", "MLP-5", _mlp5, 100, 0, _columns, estimator="exact", methods=_INPUT_METHODS),
     Study("alexnet", "AlexNet of width 8, Tiny ImageNet", partial(_on_tiny, "alexnet"), 10, 60, "grid"),
     Study("vgg16", "VGG-16 of width 8, Tiny ImageNet", partial(_on_tiny, "vgg16"), 10, 60, "grid"),
     Study("resnet50", "ResNet-50 of width 8, Tiny ImageNet", partial(_on_tiny, "resnet50"), 10, 60, "grid"),
@@ -108,7 +117,7 @@ def _settings(study: Study, model: TrainedModel) -> BiasSettings:
         methods=study.methods,
         samples=SAMPLES,
         permutations=study.permutations or 1,
-        estimator="exact" if study.exact else None,
+        estimator=study.estimator,
         players=study.players if isinstance(study.players, str) else study.players(model),
     )
 

@@ -57,6 +57,7 @@ def _make_converter() -> Converter:
     converter.register_structure_hook_factory(
         is_dataclass, lambda cls: make_dict_structure_fn(_with_resolved_types(cls), converter)
     )
+    converter.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
     converter.register_unstructure_hook(float, float_to_json)
     converter.register_structure_hook(float, lambda value, _: float_from_json(value))
     converter.register_unstructure_hook_func(_is_array, _array_to_json)

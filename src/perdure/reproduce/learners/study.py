@@ -38,7 +38,8 @@ class Study:
     benchmark: str
     scenario: tasks.Scenario
     learners: tuple[str, ...]
-    per_class: int
+    per_class: int | None
+    """Training images per class; None for all."""
     network: str
     width: int | None
     training: Training
@@ -53,6 +54,7 @@ class Study:
     """Width of the network in the trials; None for the study's width."""
     tuning_epochs: int | None = None
     """Epochs per task in the trials, with decay after three quarters of them; None for the study's number."""
+    tasks: int = 5
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def load_learner_study_benchmark(study: Study, data_dir: Path | None) -> tasks.B
         scenario=study.scenario,
         per_class=study.per_class,
         validation=0.2 if study.trials else 0.0,
-        tasks=5,
+        tasks=study.tasks,
         data_dir=data_dir,
     )
     return benchmark if study.augmentation is None else replace(benchmark, augmentation=study.augmentation)

@@ -62,14 +62,22 @@ def run_learner_study_units(study: Study, data_dir: Path | None, out: Path, engi
 
     Raise `IncompleteStudyError` if units fail or belong to other shards. Results are those of `run_learner_study`.
     """
+    train_learner_study_units(study, data_dir, out, engine)
+    with fixed_threads(engine.threads):  # everything is stored; settings that differ from the stored ones are refused
+        return run_learner_study(study, data_dir, out, lambda _: nullcontext(SILENT))
+
+
+def train_learner_study_units(study: Study, data_dir: Path | None, out: Path, engine: Engine) -> None:
+    """Tune and train every learner with an engine.
+
+    Raise `IncompleteStudyError` if units fail or belong to other shards.
+    """
     job = (study, data_dir, out)
     loaded = LoadedStudy.load(job)
     with shared_by_units(job, LoadedStudy.load, out / FOLDER / "shared", loaded) as shared:
         outcomes = run_units(engine, _search_units(shared, engine.threads)).outcomes
         outcomes += run_units(engine, _run_units(shared, engine.threads)).outcomes
     raise_incomplete(StudyResult(outcomes))
-    with fixed_threads(engine.threads):  # everything is stored; settings that differ from the stored ones are refused
-        return run_learner_study(study, data_dir, out, lambda _: nullcontext(SILENT))
 
 
 def _search_units(shared: Shared[LoadedStudy], threads: int) -> list[Unit]:

@@ -82,7 +82,14 @@ LENET = Study("lenet", "LeNet, CIFAR-10", trained_models.trained_lenet, 100, 500
 STUDIES = (
     LENET,
     *(
-        Study(f"resnet{depth}", f"ResNet-{depth}, CIFAR-10", partial(trained_models.trained_resnet, depth), 30, 20, estimator="regression")
+        Study(
+            f"resnet{depth}",
+            f"ResNet-{depth}, CIFAR-10",
+            partial(trained_models.trained_resnet, depth),
+            30,
+            20,
+            estimator="regression",
+        )
         for depth in (20, 32, 44, 56)
     ),
     Study("mlp5", "MLP-5", _mlp5, 100, 0, _columns, estimator="exact", methods=_INPUT_METHODS),

@@ -93,7 +93,7 @@ def test_changed_inputs_cause_new_sampling(tmp_path, monkeypatch, change):
 def test_the_section_shows_our_numbers_the_papers_and_their_rank_agreement(tmp_path):
     workspace = Workspace(None, tmp_path / "out", tmp_path / "pictures", lambda *_: None)
     study = table.Study("lenet", "Small, digits", small_model, 4, 20, methods=("grad", "lrp", "gradient_x_input"))
-    text = table.run(workspace, [study])
+    text = table.run_table_studies(workspace, [study])
     result = BiasResult.load(table.table_result_file(workspace.out, "lenet"))
     paper = published_table("lenet")
     row = next(line for line in text.splitlines() if line.startswith("| bottom 30 % |"))
@@ -110,7 +110,8 @@ def test_the_section_shows_our_numbers_the_papers_and_their_rank_agreement(tmp_p
     ).tau
     assert f"{tau:+.2f} (" in row
     assert "lime" not in text
-    assert "resnet20 (Table 4)" in text
+    assert "### ResNet-20, CIFAR-10\n\nNot run yet." in text
+    assert "resnet101 (Table 9)" in text
     assert f"{100 * result.noise_share:.1f} % of the Shapley values" in text
     assert result.verdict is not None
     assert result.verdict.reading in text
@@ -196,10 +197,10 @@ def test_exact_values_of_columns_have_no_sampling_noise(tmp_path):
         6,
         0,
         lambda model: tabular.tabular_columns(model.benchmark),
-        exact=True,
+        estimator="exact",
         methods=methods,
     )
-    text = table.run(Workspace(tmp_path, tmp_path / "out", tmp_path, lambda *_: None), [study])
+    text = table.run_table_studies(Workspace(tmp_path, tmp_path / "out", tmp_path, lambda *_: None), [study])
     result = BiasResult.load(table.table_result_file(tmp_path / "out", "own"))
     assert result.estimator == "exact"
     assert result.settings["player_count"] == 3
@@ -213,12 +214,12 @@ def test_a_network_without_data_is_listed_and_the_others_run(tmp_path):
     workspace = Workspace(tmp_path, tmp_path / "out", tmp_path, lambda *_: None)
     good = table.Study("lenet", "Small, digits", small_model, 2, 20, methods=("grad", "lrp"))
     bad = replace(good, name="mlp5", title="Table", model=lambda workspace: tabular.load_tabular_model(workspace)[0])
-    text = table.run(workspace, [good, bad])
+    text = table.run_table_studies(workspace, [good, bad])
     assert "### Table\n\nNot run: " in text
     assert "adult.data" in text
     assert "### Small, digits\n\nTest accuracy 0.500" in text
     with pytest.raises(InputError, match=r"adult\.data"):
-        table.run(workspace, [bad])
+        table.run_table_studies(workspace, [bad])
 
 
 def test_missing_data_name_the_option(tmp_path):

@@ -209,10 +209,10 @@ def test_the_shapley_values_of_the_bias_table_in_shards_give_the_same_result(tmp
             workspace = Workspace(None, tmp_path / name, tmp_path, lambda *_: None, engine)
             if engine is not None and number == 0:
                 with pytest.raises(IncompleteStudyError):
-                    table.run(workspace, [small])
+                    table.run_table_studies(workspace, [small])
                 assert not table.table_result_file(workspace.out, "small").exists()
             else:
-                texts[name] = table.run(workspace, [small])
+                texts[name] = table.run_table_studies(workspace, [small])
     assert texts["plain"] == texts["shards"]
     assert files(tmp_path / "plain") == files(tmp_path / "shards")
 

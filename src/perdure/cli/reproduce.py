@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from perdure.cli.reproduce_list import print_catalogue
 
 if TYPE_CHECKING:
     from perdure.engine import Engine
+    from perdure.reproduce.bias import Workspace
 
 
 def reproduce(
@@ -113,9 +114,11 @@ class _Request:
         known = list(names)
         if self.only is None:
             return known
-        if self.only not in known:
-            raise InputError(f"--only: unknown {what} {self.only!r}, {error_suggestion(self.only, known)}")
-        return [self.only]
+        chosen = [name.strip() for name in self.only.split(",")]
+        for name in chosen:
+            if name not in known:
+                raise InputError(f"--only: unknown {what} {name!r}, {error_suggestion(name, known)}")
+        return [name for name in known if name in chosen]
 
     @contextmanager
     def units(self) -> Iterator[_Units]:
@@ -257,6 +260,23 @@ def _bias(request: _Request) -> None:
         if request.target == "bias-all":
             run_experiment_units(folders, units.engine)
         else:
-            run_experiment(EXPERIMENTS[request.target], folders.workspace(engine=units.engine))
+            part = _table_part(request, page) if request.only is not None else None
+            run_experiment(EXPERIMENTS[request.target], folders.workspace(engine=units.engine), part)
     write_page(list(EXPERIMENTS.values()), folders.out, page)
     echo(page)
+
+
+def _table_part(request: _Request, page: Path) -> Callable[[Workspace], str]:
+    """Return the measurement of the networks of --only; the page keeps the parts of the others."""
+    from functools import partial
+
+    from perdure.base.errors import InputError
+    from perdure.reproduce.bias.experiment import read_page_sections
+    from perdure.reproduce.bias.experiments import table
+
+    if request.target != table.EXPERIMENT.name:
+        raise InputError(f"--only: {request.target} has no parts")
+    studies = {study.name: study for study in table.STUDIES}
+    selected = [studies[name] for name in request.chosen(studies, "network")]
+    earlier = read_page_sections(page) if page.exists() else {}
+    return partial(table.run_table_studies, selected=selected, earlier=earlier.get(request.target, ""))

@@ -82,13 +82,13 @@ def experiment_section_file(out: Path, experiment: Experiment) -> Path:
     return out / "sections" / f"{experiment.name}.md"
 
 
-def run_experiment(experiment: Experiment, workspace: Workspace) -> None:
-    """Run one experiment and store its section, and what it was computed with."""
+def run_experiment(experiment: Experiment, workspace: Workspace, run: Callable[[Workspace], str] | None = None) -> None:
+    """Run one experiment, or the given part of it, and store its section, and what it was computed with."""
     workspace.out.mkdir(parents=True, exist_ok=True)
     workspace.pictures.mkdir(parents=True, exist_ok=True)
     section = experiment_section_file(workspace.out, experiment)
     key = section_key(workspace)
-    text = f"{current_provenance()}\n\n{experiment.run(workspace)}"
+    text = f"{current_provenance()}\n\n{(run or experiment.run)(workspace)}"
     write_atomically(section, text.encode())
     write_json(section.with_suffix(".json"), key)
 

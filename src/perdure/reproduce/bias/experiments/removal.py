@@ -21,14 +21,12 @@ from perdure.reproduce.bias.experiment import Experiment, Workspace
 from perdure.reproduce.bias.measures.removal import RemovalResult, measure_removal, removal_top_players
 from perdure.reproduce.bias.table_text import SHORT
 from perdure.reproduce.bias.trained_models import (
-    CIFAR10_CLASSES,
-    SMALL_CIFAR10,
     TrainedModel,
     train_or_load,
     trained_lenet,
     trained_model_task,
 )
-from perdure.runs.data import BenchmarkData
+from perdure.runs.data import BenchmarkData, balanced_data_order
 from perdure.tasks import Benchmark, Examples
 
 SHARES = (0.25, 0.5, 0.75)
@@ -113,11 +111,11 @@ def run(workspace: Workspace) -> str:
 
 
 def removal_cifar10(data_dir: Path | None) -> Benchmark:
-    """Return 5000 training and 1000 test images of CIFAR-10."""
-    file = (data_dir or Path()) / SMALL_CIFAR10
-    if not file.exists():
-        raise InputError(f"{file}: file not found. Pass the folder that holds it with --data-dir.")
-    return trained_model_task(replace(tasks.load(file, scenario="class", tasks=5), class_names=CIFAR10_CLASSES))
+    """Return 500 training images and 100 test images of each class of CIFAR-10."""
+    data = trained_model_task(tasks.load("split-cifar10", scenario="class", per_class=500, data_dir=data_dir))
+    task = data.tasks[0]
+    order = balanced_data_order(task.test.y, 0)[:1000]
+    return replace(data, tasks=(replace(task, test=Examples(task.test.x[order], task.test.y[order])),))
 
 
 def removal_retraining(workspace: Workspace, benchmark: Benchmark) -> Retraining:

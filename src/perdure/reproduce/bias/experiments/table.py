@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -24,9 +24,11 @@ from perdure.reproduce.bias.experiment import Experiment, Folders, Workspace
 from perdure.reproduce.bias.published_tables import PublishedTable, published_tables
 from perdure.reproduce.bias.table_text import table_text_nearest_columns, table_text_section
 from perdure.reproduce.bias.tabular_model import load_tabular_model, tabular_columns
-from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load
+from perdure.reproduce.bias.trained_models import TrainedModel, train_or_load, trained_model_task
+from perdure.reproduce.provenance import current_provenance
 from perdure.runs.cache import Cache
 from perdure.tasks import Benchmark
+from perdure.tasks.loading import data_folder
 
 BACKGROUND = 100
 SAMPLES = 500
@@ -193,31 +195,49 @@ def table_lenet_bias(workspace: Workspace) -> tuple[TrainedModel, BiasResult]:
     return measure_table_study(LENET, workspace)
 
 
-def run(workspace: Workspace, studies: Sequence[Study] | None = None) -> str:
-    """Measure all networks and return the section: for each, a table with the paper's numbers and the rank agreement.
+def run(workspace: Workspace) -> str:
+    """Measure all networks and return the section: for each, a table with the paper's numbers and the rank agreement."""
+    return run_table_studies(workspace, STUDIES)
+
+
+def run_table_studies(workspace: Workspace, selected: Sequence[Study], earlier: str = "") -> str:
+    """Measure some networks and return the section; the other networks keep their parts of an earlier section.
 
     A network whose data are missing is listed with the reason; if the data of all networks are missing, an error is raised.
     """
-    selected = STUDIES if studies is None else studies
     published = published_tables()
-    parts, failed, incomplete = [], [], []
+    parts, failed, incomplete = _earlier_parts(earlier), [], []
     for study in selected:
         try:
-            parts.append(_study_section(study, published.get(study.name), workspace))
+            parts[study.name] = _study_section(study, published.get(study.name), workspace)
         except InputError as error:
             failed.append(error)
-            parts.append(f"### {study.title}\n\nNot run: {error}.")
+            parts[study.name] = f"### {study.title}\n\nNot run: {error}."
         except IncompleteStudyError as error:
             incomplete.append(error)
     if incomplete:
         raise joined_errors(incomplete)
     if failed and len(failed) == len(selected):
         raise failed[0]
-    absent = [name for name in published if name not in {study.name for study in selected}]
+    given = {study.name: study for study in (*STUDIES, *selected)}
+    shown = list(given.values())
+    texts = [parts.get(study.name, f"### {study.title}\n\nNot run yet.") for study in shown]
+    absent = [name for name in published if name not in {study.name for study in shown}]
     if absent:
         listing = ", ".join(f"{name} (Table {published[name].number})" for name in absent)
-        parts.append(f"Not run here: {listing}.")
-    return "\n\n".join(parts) + "\n"
+        texts.append(f"### Other networks of the paper\n\nNot run here: {listing}.")
+    return "\n\n".join(texts) + "\n"
+
+
+def _earlier_parts(section: str) -> dict[str, str]:
+    """Return the parts of an earlier section by network."""
+    parts = {}
+    for part in f"\n{section}".split("\n### ")[1:]:
+        heading = part.partition("\n")[0]
+        for study in STUDIES:
+            if heading == study.title or heading.startswith(f"{study.title}, "):
+                parts[study.name] = f"### {part.strip()}"
+    return parts
 
 
 def _study_section(study: Study, paper: PublishedTable | None, workspace: Workspace) -> str:
@@ -225,6 +245,8 @@ def _study_section(study: Study, paper: PublishedTable | None, workspace: Worksp
     picture = f"bias-table-{study.name}.png"
     figures.save(figures.bias_bars(result), workspace.pictures / picture)
     text = table_text_section(_heading(study, model), model.accuracy, result, paper, picture)
+    heading, _, rest = text.partition("\n\n")
+    text = f"{heading}\n\n{current_provenance()}\n\n{rest}"
     if paper is not None and result.settings["players"] == "pixels":
         text += "\n\n" + table_text_nearest_columns(
             result, paper, table_signed_gradient_bias(study, model, workspace).mean

@@ -1,0 +1,1 @@
+"""One study across the five papers: do accuracy, reasons, retention, cost and trust in explanations agree?"""

@@ -1,0 +1,1 @@
+"""The experiment of more-than-forgetting: five strategies and seven criteria."""

@@ -97,6 +97,11 @@ class EngineOptions:
         given = self.workers is not None and str(self.workers) != os.environ.get(WORKERS_VARIABLE)
         return given or self.engine == "ray" or self.shard is not None
 
+    @property
+    def is_parallel(self) -> bool:
+        """Whether more than one unit can run at the same time."""
+        return self.engine == "ray" or self.shard is not None or self.local_workers > 1
+
     @contextmanager
     def open_reporting(self, study: Path | None, device: str = "cpu", bars: UnitBars | None = None) -> Iterator[Engine]:
         """Yield the engine as `open` does. Units that are missing afterwards are printed, and the command ends.

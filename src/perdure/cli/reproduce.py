@@ -48,6 +48,19 @@ def reproduce(
     page: Annotated[
         Path | None, typer.Option(help="The page to write; default: the target's page in docs/results/.")
     ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with the finished runs of five-questions, more-than-forgetting and shapc, from which the command "
+            "continues (default: OUT/rows; benchmarks/results has those of the published pages)."
+        ),
+    ] = None,
+    scale: Annotated[
+        str,
+        typer.Option(
+            help="small: for a laptop; paper: data, network and epochs of the paper (shapc, more-than-forgetting)."
+        ),
+    ] = "small",
     only: Annotated[
         str | None,
         typer.Option(
@@ -82,10 +95,11 @@ def reproduce(
         raise InputError(f"{'--paper' if paper is not None else '--json'} needs --list")
     if target is None:
         raise InputError("TARGET is missing. perdure reproduce --list shows all targets.")
-    from perdure.reproduce import TARGETS
+    from perdure.reproduce import ROW_TARGETS, TARGETS
 
     known = {
         **dict.fromkeys(TARGETS, _learners),
+        **dict.fromkeys(ROW_TARGETS, _runs_as_rows),
         "clamp": _clamp,
         "retraining": _retraining,
         "change-detection": _change_detection,
@@ -93,7 +107,13 @@ def reproduce(
     if target not in known and not target.startswith("bias"):
         raise InputError(f"target: unknown name {target!r}, {error_suggestion(target, [*known, 'bias-all'])}")
     where = EngineOptions.checked(engine, workers, shard, address, threads)
-    known.get(target, _bias)(_Request(target, data_dir, out, page, only, where))
+    if scale not in ("small", "paper"):
+        raise InputError(f"--scale: expected small or paper, got {scale!r}")
+    if scale == "paper" and (target not in ROW_TARGETS or ROW_TARGETS[target].paper_scale is None):
+        raise InputError(f"--scale: {target} has only one scale")
+    if rows is not None and target not in ROW_TARGETS:
+        raise InputError(f"--rows: {target} has no file of finished runs; it resumes from --out")
+    known.get(target, _bias)(_Request(target, data_dir, out, page, only, where, rows, scale))
 
 
 @dataclass(frozen=True)
@@ -106,6 +126,8 @@ class _Request:
     page: Path | None
     only: str | None
     where: EngineOptions
+    rows: Path | None = None
+    scale: str = "small"
 
     def chosen(self, names: Iterable[str], what: str) -> list[str]:
         """Return the names of the parts to run: all, or the one of --only."""
@@ -187,6 +209,40 @@ def _learners(request: _Request) -> None:
         chosen.write_results(
             [chosen.table(chosen.studies[name], audit, request.out) for name, audit in audits.items()], page
         )
+    echo(page)
+
+
+def _runs_as_rows(request: _Request) -> None:
+    """Complete the rows of a target's studies, and write the page from them; sections of other studies are kept."""
+    from perdure.reproduce import ROW_TARGETS
+    from perdure.reproduce.learners.run_rows import FinishedStudy, complete_study_rows, study_rows_file
+    from perdure.reproduce.result_rows import ResultRows
+
+    target = ROW_TARGETS[request.target]
+    names = target.default if request.only is None else request.chosen(target.studies, "study")
+    folder = (request.rows or request.out / "rows") / request.target
+    finished = []
+    with request.units() as units:
+        for name in names:
+            study = target.studies[name]
+            if request.scale == "paper" and target.paper_scale is not None:
+                study = target.paper_scale(study)
+            line_writer(units.console)(f"{request.target}: {study.title}")
+            rows = ResultRows(study_rows_file(folder, study))
+            with units.part():
+                complete = complete_study_rows(
+                    study,
+                    request.data_dir,
+                    request.out / request.target,
+                    rows,
+                    units.engine,
+                    target.examine,
+                    together=request.where.is_parallel,
+                )
+                finished.append(FinishedStudy(study, complete))
+    page = request.page or target.page
+    with request.fixed_threads():
+        target.write_page(finished, page, request.data_dir)
     echo(page)
 
 

@@ -10,6 +10,7 @@ from perdure.figures.explainers import (
     explainer_removal_lines,
 )
 from perdure.figures.performance import (
+    accuracy_differences_to,
     accuracy_lines,
     accuracy_matrices,
     performance_criteria_dots,
@@ -30,6 +31,7 @@ from perdure.figures.style import as_svg, save
 from perdure.figures.texts import attribution_bars, attribution_text
 
 __all__ = [
+    "accuracy_differences_to",
     "accuracy_lines",
     "accuracy_matrices",
     "as_svg",

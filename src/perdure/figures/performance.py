@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from perdure.audits import CRITERIA, MEASURES, Audit, LearnerAudit
+from perdure.base.errors import InputError
 from perdure.figures.style import series_color
 
+FloatArray = NDArray[np.float64]
 _BOUNDS = ("mean", "low", "high")
 
 
@@ -108,8 +111,7 @@ def accuracy_matrices(audit: Audit) -> Figure:
         panel.set_yticks(range(len(entry.table)), steps, fontsize=8)
         panel.set_xlabel("task", fontsize=9)
         panel.set_ylabel("after step", fontsize=9)
-        if entry.table.size <= 144:
-            _label_cells(panel, entry)
+        _label_cells(panel, entry.table)
     for panel in panels.flat[count:]:
         panel.set_axis_off()
     if image is not None:
@@ -117,12 +119,54 @@ def accuracy_matrices(audit: Audit) -> Figure:
     return figure
 
 
-def _label_cells(panel: Any, entry: LearnerAudit) -> None:
-    for step, task in np.ndindex(*entry.table.shape):
-        value = entry.table[step, task]
+def accuracy_differences_to(audit: Audit, reference: str = "cumulative") -> Figure:
+    """The accuracy of one learner, and of every other learner minus it, as heat maps of steps and tasks.
+
+    Red cells: less accurate than the reference; blue cells: more accurate.
+    """
+    first = next((entry for entry in audit.learners if entry.learner == reference), None)
+    if first is None:
+        raise InputError(
+            f"reference: {reference!r} is not in the audit, only {', '.join(e.learner for e in audit.learners)}"
+        )
+    others = [e for e in audit.learners if e is not first and e.table.shape == first.table.shape]
+    columns = min(3, 1 + len(others))
+    rows = math.ceil((1 + len(others)) / columns)
+    side = max(2.4, 0.36 * len(first.tasks))
+    figure = Figure(figsize=(side * columns + 1.6, side * rows + 0.3), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    accuracy = panels.flat[0].imshow(first.table, vmin=0, vmax=1, cmap="viridis")
+    panels.flat[0].set_title(f"{reference}: accuracy", fontsize=10)
+    _label_cells(panels.flat[0], first.table)
+    gap = None
+    for panel, entry in zip(panels.flat[1:], others, strict=False):
+        difference = entry.table - first.table
+        gap = panel.imshow(difference, vmin=-1, vmax=1, cmap="RdBu")
+        panel.set_title(f"{entry.learner} − {reference}", fontsize=10)
+        _label_cells(panel, difference, signed=True)
+    for panel in panels.flat[1 + len(others) :]:
+        panel.set_axis_off()
+    names = [str(i + 1) for i in range(len(first.tasks))]
+    panels.flat[0].set_xticks(range(len(names)), names, fontsize=8)
+    panels.flat[0].set_yticks(range(len(first.table)), [str(i + 1) for i in range(len(first.table))], fontsize=8)
+    figure.supxlabel("task", fontsize=9)
+    figure.supylabel("after step", fontsize=9)
+    figure.colorbar(accuracy, ax=panels, label=f"accuracy of {reference}", shrink=0.7)
+    if gap is not None:
+        figure.colorbar(gap, ax=panels, label="difference", shrink=0.7)
+    return figure
+
+
+def _label_cells(panel: Any, values: FloatArray, *, signed: bool = False) -> None:
+    """Write the values into the cells of a heat map with at most 144 cells."""
+    if values.size > 144:
+        return
+    for step, task in np.ndindex(*values.shape):
+        value = values[step, task]
         if not math.isnan(value):
-            shade = "black" if value > 0.6 else "white"
-            panel.text(task, step, f"{value:.2f}", ha="center", va="center", color=shade, fontsize=7)
+            dark = abs(value) > 0.6 if signed else value <= 0.6
+            text = f"{value:+.2f}" if signed else f"{value:.2f}"
+            panel.text(task, step, text, ha="center", va="center", color="white" if dark else "black", fontsize=7)
 
 
 def performance_criteria_dots(audit: Audit) -> Figure:

@@ -36,6 +36,7 @@ from perdure.metrics.correlation import (
     kendall_correlation,
     kendall_matrix,
     map_rank_correlation,
+    partial_spearman_correlation,
     pearson_correlation,
     spearman_correlation,
 )
@@ -161,6 +162,7 @@ __all__ = [
     "paired_accuracy_difference",
     "paired_difference",
     "paired_run_difference",
+    "partial_spearman_correlation",
     "pearson_correlation",
     "positive_backward_transfer",
     "rate_confidence_sequence",

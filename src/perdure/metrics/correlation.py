@@ -80,6 +80,33 @@ def spearman_correlation(first: Any, second: Any, level: float = 0.95) -> Spearm
     return SpearmanCorrelation(rho, math.tanh(math.atanh(rho) - margin), math.tanh(math.atanh(rho) + margin), count)
 
 
+def partial_spearman_correlation(first: Any, second: Any, given: Any, level: float = 0.95) -> SpearmanCorrelation:
+    """Return Spearman's correlation of two 1-D arrays with the linear effect of a third on the ranks removed.
+
+    It is (r12 - r13 r23) / sqrt((1 - r13^2) (1 - r23^2)) of the three rank correlations. The interval is that of
+    `spearman_correlation` with one pair fewer, because one variable is held constant. It is NaN if ``given`` determines the
+    order of one of the others.
+    """
+    arrays = [
+        as_floats(values, name, ndim=1) for values, name in ((first, "first"), (second, "second"), (given, "given"))
+    ]
+    if len({len(values) for values in arrays}) > 1:
+        raise InputError(f"rank correlation: expected three arrays of the same length, got {[len(a) for a in arrays]}")
+    known = ~np.isnan(np.stack(arrays)).any(axis=0)
+    if (count := int(known.sum())) < 5:
+        raise InputError(f"partial rank correlation: expected at least 5 complete triples, got {count}")
+    x, y, z = (values[known] for values in arrays)
+    r12, r13, r23 = (spearman_correlation(*pair, level=level).rho for pair in ((x, y), (x, z), (y, z)))
+    spread = (1 - r13**2) * (1 - r23**2)
+    if spread < 1 - PERFECT:
+        return SpearmanCorrelation(math.nan, math.nan, math.nan, count)
+    rho = min(1.0, max(-1.0, (r12 - r13 * r23) / math.sqrt(spread)))
+    if abs(rho) > PERFECT:
+        return SpearmanCorrelation(rho, rho, rho, count)
+    margin = float(stats.norm.ppf((1 + level) / 2)) * math.sqrt((1 + rho * rho / 2) / (count - 4))
+    return SpearmanCorrelation(rho, math.tanh(math.atanh(rho) - margin), math.tanh(math.atanh(rho) + margin), count)
+
+
 @dataclass(frozen=True)
 class KendallCorrelation:
     """Kendall's tau-b of ``n`` pairs, in [-1, 1], 1 for the same order; ``p`` is two-sided.

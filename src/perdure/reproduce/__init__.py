@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+from perdure.reproduce.five_questions import page as five_questions
 from perdure.reproduce.learners import memory_learners
 from perdure.reproduce.learners.classic_learners import STUDIES, classic_learners_table, write_classic_learners
 from perdure.reproduce.learners.study import Target, run_learner_study
 from perdure.reproduce.learners.study_units import run_learner_study_units
+from perdure.reproduce.more_than_forgetting import page as more_than_forgetting
 from perdure.reproduce.shapc import table as shapc_table
 
 TARGETS = {
@@ -27,7 +29,13 @@ TARGETS = {
     ),
 }
 
+ROW_TARGETS = {
+    "five-questions": five_questions.TARGET,
+    "more-than-forgetting": more_than_forgetting.TARGET,
+}
+
 __all__ = [
+    "ROW_TARGETS",
     "STUDIES",
     "TARGETS",
     "classic_learners_table",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from perdure.audits import Audit, ShapcResult, audit_runs, serialization
 from perdure.audits.audit import add_shapc_to_audit
 from perdure.base.files import read_json
 from perdure.engine import Engine
+from perdure.engine.completion import joined_errors
+from perdure.engine.study import IncompleteStudyError
 from perdure.record import Measurements, Record
 from perdure.reproduce.learners.study import (
     Study,
@@ -25,6 +27,7 @@ from perdure.reproduce.learners.study import (
     tuned_learner_study_settings,
 )
 from perdure.reproduce.learners.study_units import train_learner_study_units
+from perdure.reproduce.provenance import seed_text
 from perdure.reproduce.result_rows import ResultRows, Row, rows_provenance
 
 Findings = Mapping[str, Any]
@@ -48,25 +51,58 @@ def study_digest(study: Study, benchmark_fingerprint: str) -> str:
 
 
 def complete_study_rows(
-    study: Study, data_dir: Path | None, out: Path, rows: ResultRows, engine: Engine, examine: Examine | None = None
+    study: Study,
+    data_dir: Path | None,
+    out: Path,
+    rows: ResultRows,
+    engine: Engine,
+    examine: Examine | None = None,
+    *,
+    together: bool = False,
 ) -> list[Row]:
-    """Tune, train and examine every learner that has no rows yet, one learner after another, and return all rows.
+    """Tune, train and examine every learner that has no rows yet, and return all rows.
 
-    Raise `IncompleteStudyError` if units fail or belong to other shards; finished learners have their rows by then.
+    One learner after another is finished, so that an interrupted call leaves complete learners. ``together``: all learners are
+    trained before the first is examined, which keeps several workers busy. Raise `IncompleteStudyError` if units fail or
+    belong to other shards; finished learners have their rows by then.
     """
     digest = study_digest(study, load_learner_study_benchmark(study, data_dir).fingerprint())
-    for learner in study.learners:
-        keys = [_key(study, digest, learner, seed) for seed in range(study.seeds)]
-        if all(rows.find(**key) is not None for key in keys):
-            continue
-        alone = replace(study, learners=(learner,), settings={learner: study.settings.get(learner, {})})
-        train_learner_study_units(alone, data_dir, out, engine)
-        folders = [out / study.name / learner / f"seed-{seed}" for seed in range(study.seeds)]
-        findings = [{}] * study.seeds if examine is None else examine(alone, learner, folders, data_dir, engine)
-        for seed, (key, folder, found) in enumerate(zip(keys, folders, findings, strict=True)):
-            if rows.find(**key) is None:
-                rows.add({**key, **_run_row(alone, out, learner, seed, folder), **found})
+    seeds = range(study.seeds)
+    missing = [
+        learner
+        for learner in study.learners
+        if any(rows.find(**_key(study, digest, learner, seed)) is None for seed in seeds)
+    ]
+    incomplete = []
+    for group in [missing] if together and missing else [[learner] for learner in missing]:
+        try:
+            train_learner_study_units(_only(study, group), data_dir, out, engine)
+        except IncompleteStudyError as error:
+            incomplete.append(error)
+        trained = [
+            name for name in group if all(learner_features_file(study, name, seed, out).exists() for seed in seeds)
+        ]
+        for learner in trained:
+            alone = _only(study, [learner])
+            folders = [out / study.name / learner / f"seed-{seed}" for seed in seeds]
+            try:
+                findings = [{}] * study.seeds if examine is None else examine(alone, learner, folders, data_dir, engine)
+            except IncompleteStudyError as error:
+                incomplete.append(error)
+                continue
+            for seed, folder, found in zip(seeds, folders, findings, strict=True):
+                key = _key(study, digest, learner, seed)
+                if rows.find(**key) is None:
+                    rows.add({**key, **_run_row(alone, out, learner, seed, folder), **found})
+    if incomplete:
+        raise joined_errors(incomplete)
     return stored_study_rows(study, rows, digest)
+
+
+def _only(study: Study, learners: Sequence[str]) -> Study:
+    """Return a study of some learners with their settings."""
+    settings = {learner: study.settings.get(learner, {}) for learner in learners}
+    return replace(study, learners=tuple(learners), settings=settings)
 
 
 def stored_study_rows(study: Study, rows: ResultRows, digest: str) -> list[Row]:
@@ -111,8 +147,41 @@ def rows_of_learner(rows: Sequence[Row], learner: str) -> list[Row]:
     return [row for row in rows if row["learner"] == learner]
 
 
-def study_provenance(study: Study, rows: Sequence[Row]) -> str:
+def study_provenance(rows: Sequence[Row]) -> str:
     """Return the line that says when, with which code and with which seeds the rows were measured."""
-    seeds = sorted({int(row["seed"]) for row in rows})
-    del study
-    return str(rows_provenance(rows, f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"))
+    return str(rows_provenance(rows, seed_text(sorted({int(row["seed"]) for row in rows}))))
+
+
+def chosen_settings_sentence(rows: Sequence[Row]) -> str:
+    """Return a sentence with the settings of each learner: its own, and those chosen on validation data."""
+    by_learner = {str(row["learner"]): row["settings"] for row in rows}
+    listing = [
+        f"`{name}` " + ", ".join(f"{setting} {value:.3g}" for setting, value in settings.items())
+        for name, settings in by_learner.items()
+        if settings
+    ]
+    return f"Settings, chosen on validation data if there are trials: {'; '.join(listing)}." if listing else ""
+
+
+@dataclass(frozen=True)
+class FinishedStudy:
+    """A study and the rows of its finished runs."""
+
+    study: Study
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class RowsTarget:
+    """A page of results that is written from the rows of its studies."""
+
+    studies: Mapping[str, Study]
+    default: tuple[str, ...]
+    """The studies that run if none is chosen."""
+    write_page: Callable[[Sequence[FinishedStudy], Path, Path | None], None]
+    """Writes the page from some studies, given the folder of the data; sections of other studies are kept."""
+    page: Path
+    """Default file of the page."""
+    examine: Examine | None = None
+    paper_scale: Callable[[Study], Study] | None = None
+    """Returns a study at the scale of the paper; None if there is only one scale."""

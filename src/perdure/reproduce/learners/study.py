@@ -235,6 +235,23 @@ def learner_study_protocol(study: Study, record: Record) -> str:
     )
 
 
+def study_protocol_sentence(study: Study) -> str:
+    """Return sentences that describe the data, the network and the training of a study."""
+    training = study.training
+    network = study.network if study.width is None else f"{study.network} width {study.width}"
+    images = "all training images" if study.per_class is None else f"{study.per_class} training images per class"
+    split = ", a fifth of them for validation" if study.trials else ""
+    changed = [
+        f"{name} {size}" for name, size in (("width", study.tuning_width), ("epochs", study.tuning_epochs)) if size
+    ]
+    shorter = f" (at {' and '.join(changed)})" if changed else ""
+    tuning = f"{study.trials} tuning trials per learner{shorter}" if study.trials else "no tuning"
+    return (
+        f"{study.scenario.capitalize()}-incremental, {study.tasks} tasks, {images}{split}; {network}, {training.optimizer}, "
+        f"{training.epochs} epochs per task, batch size {training.batch_size}; {tuning}, {study.seeds} seeds."
+    )
+
+
 def learner_study_cell(value: Interval) -> str:
     """Return a mean and the half-width of its interval; a dash if the value is missing."""
     if value.mean != value.mean:

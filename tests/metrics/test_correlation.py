@@ -81,3 +81,29 @@ def test_map_agreement_by_hand():
     assert np.isnan(metrics.map_rank_correlation([[0.0, 0.0]], [[1.0, 2.0]]).cosine).all()
     with pytest.raises(InputError, match=r"got \(1, 1\) and \(1, 2\)"):
         metrics.map_rank_correlation([[1.0]], [[1.0, 2.0]])
+
+
+def test_partial_spearman_correlation_removes_what_a_third_variable_explains():
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=400)
+    x, y = z + 0.5 * rng.normal(size=400), z + 0.5 * rng.normal(size=400)
+    plain, partial = metrics.spearman_correlation(x, y), metrics.partial_spearman_correlation(x, y, z)
+    assert plain.rho > 0.7
+    assert partial.low < 0 < partial.high
+    # The residuals of ranks regressed on ranks have the same correlation.
+    ranks = [stats.rankdata(values) for values in (x, y, z)]
+    residuals = [stats.linregress(ranks[2], values) for values in ranks[:2]]
+    left = [values - (fit.intercept + fit.slope * ranks[2]) for values, fit in zip(ranks, residuals, strict=False)]
+    assert partial.rho == pytest.approx(np.corrcoef(*left)[0, 1])
+    margin = 1.959964 * math.sqrt((1 + partial.rho**2 / 2) / 396)
+    assert np.arctanh([partial.low, partial.high]) == pytest.approx(
+        np.arctanh(partial.rho) + np.array([-margin, margin])
+    )
+    with_gap = metrics.partial_spearman_correlation([*x, 1.0], [*y, math.nan], [*z, 2.0])
+    assert with_gap == partial
+    assert math.isnan(metrics.partial_spearman_correlation(x, y, x).rho)
+    assert metrics.partial_spearman_correlation(x, np.exp(x), y).rho == pytest.approx(1)
+    with pytest.raises(InputError, match="got 4"):
+        metrics.partial_spearman_correlation([1, 2, 3, 4], [1, 2, 4, 3], [2, 1, 3, 4])
+    with pytest.raises(InputError, match="same length"):
+        metrics.partial_spearman_correlation([1, 2], [1, 2], [1])

@@ -78,6 +78,10 @@ def complete_study_rows(
         try:
             train_learner_study_units(_only(study, group), data_dir, out, engine)
         except IncompleteStudyError as error:
+            if (
+                error.result.elsewhere
+            ):  # shards must agree on the list of units, so no rows are added before all have run
+                raise
             incomplete.append(error)
         trained = [
             name for name in group if all(learner_features_file(study, name, seed, out).exists() for seed in seeds)

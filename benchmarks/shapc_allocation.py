@@ -34,7 +34,6 @@ from perdure.audits.shapc.scores import make_calibration
 from perdure.audits.shapc.values import ShapcValues, TaskValues, untrained_value_names
 from perdure.metrics.intervals import VarianceComponent, influence_variances, student_interval
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 FOLDER = Path(tempfile.gettempdir()) / "perdure-shapc-allocation"
 FORMER = ShapcSettings(untrained=5, untrained_samples=200)
 DEFAULT = 40
@@ -78,10 +77,10 @@ def counted() -> Iterator[Cost]:
         vars(explain)["attribute_for_seeds"] = original
 
 
-def record(learner: str, data: Path) -> Path:
+def record(learner: str, data: Path | None) -> Path:
     """Return a five-task record of a learner; it is reused by later calls."""
     path = FOLDER / learner
-    benchmark = tasks.load(data / "cifar10-small.npz", tasks=5, per_class=200)
+    benchmark = tasks.load("split-cifar10", per_class=200, data_dir=data)
     training = learners.Training(epochs=3, batch_size=32, lr=0.03)
     learners.execute(learners.Run(benchmark, learners.get(learner), "resnet18", 16, training), path)
     return path
@@ -103,7 +102,7 @@ def former_half_width(values: dict[int, TaskValues]) -> float:
     return interval.high
 
 
-def audited(path: Path, data: Path, settings: ShapcSettings, **options: Any) -> Measured:
+def audited(path: Path, data: Path | None, settings: ShapcSettings, **options: Any) -> Measured:
     """Audit a record without stored values."""
     with tempfile.TemporaryDirectory() as folder:
         with counted() as cost:
@@ -141,7 +140,7 @@ def floor_difference(former: Measured, present: Measured) -> tuple[float, float]
 def main() -> None:
     """Print a table of audits and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, default=SHARED)
+    parser.add_argument("--data-dir", type=Path, help="folder of CIFAR-10; downloaded if it is not there")
     parser.add_argument("--examples", type=int, default=DEFAULT, help="examples per task of the former design")
     parser.add_argument("--precision", type=float, default=0.02)
     parser.add_argument("--learner", action="append", help="learners; default rehearsal and der++")

@@ -119,13 +119,9 @@ def test_correlations_are_those_of_the_means_over_seeds_with_signs_that_mean_agr
     assert [learner.learner for learner in results.learners] == list(NAMES)
     assert results.reference is not None
     assert "shapc" not in results.reference.values
-    means = {
-        name: [
-            np.mean([row["shapc"]["calibrated"]["mean"] for row in entry.rows if row["learner"] == name])
-            for name in NAMES
-        ]
-        for name in ("shapc",)
-    }
+    shapc = [
+        np.mean([row["shapc"]["calibrated"]["mean"] for row in entry.rows if row["learner"] == name]) for name in NAMES
+    ]
     forgetting = [results.named(name).values["forgetting"].mean for name in NAMES]
     expected = stats.spearmanr(shapc, -np.array(forgetting)).statistic
     assert results.correlation["forgetting", "shapc"].rho == pytest.approx(expected)
@@ -196,6 +192,7 @@ def test_the_page_answers_the_questions_and_keeps_other_sections(finished, tmp_p
     ):
         assert before.count(f"**{question}**") == 1
     results = analyze(entry.rows)
+    assert results.reference is not None
     for learner in (*results.learners, results.reference):
         row = re.findall(rf"^\| `{learner.learner}` \|.*$", before, re.MULTILINE)[0]
         assert row.split("|")[2].split("±")[0].strip() == f"{learner.values['accuracy'].mean:.3f}"

@@ -100,7 +100,7 @@ def test_cumulative_is_the_reference_of_the_surfaces(finished):
 
     audit = audit_of_rows(finished.rows)
     figure = accuracy_differences_to(audit)
-    images = [panel.images[0].get_array() for panel in figure.axes if panel.images]
+    images = [np.asarray(panel.images[0].get_array()) for panel in figure.axes if panel.images]
     tables = {entry.learner: entry.table for entry in audit.learners}
     assert np.allclose(images[0], tables["cumulative"])
     others = [name for name in tables if name != "cumulative"]

@@ -14,9 +14,10 @@ from perdure.engine import Shard, ShardEngine, StatusFolder, StudyResult
 from perdure.engine.local import LocalEngine
 from perdure.engine.study import IncompleteStudyError
 from perdure.learners import Training
-from perdure.reproduce.learners import run_rows, study_units
+from perdure.reproduce.learners import run_rows
 from perdure.reproduce.learners.run_rows import audit_of_rows, complete_study_rows, study_rows_file
 from perdure.reproduce.learners.study import Study
+from perdure.reproduce.learners.study_units import train_learner_study_units
 from perdure.reproduce.result_rows import ResultRows
 
 SMALL = Study(
@@ -83,10 +84,13 @@ def test_a_later_call_on_another_machine_continues_from_the_rows(finished, tmp_p
     file.parent.mkdir()
     file.write_text("".join(json.dumps(row) + "\n" for row in rows if row["learner"] == "naive"))
     trained = []
-    train = study_units.train_study_learner
-    monkeypatch.setattr(
-        study_units, "train_study_learner", lambda study, name, *rest: (trained.append(name), train(study, name, *rest))
-    )
+    train = train_learner_study_units
+
+    def counting(study, *rest):
+        trained.extend(study.learners)
+        train(study, *rest)
+
+    monkeypatch.setattr(run_rows, "train_learner_study_units", counting)
     assert without_origin(complete(tmp_path)) == without_origin(rows)
     assert set(trained) == {"rehearsal"}
     trained.clear()

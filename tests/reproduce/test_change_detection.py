@@ -195,7 +195,7 @@ def test_the_page_is_written_from_stored_results_and_other_sections_are_kept(per
     perdure(*run, "--only", "digits")
     first = page.read_text()
     assert (page.parent / "change-detection-power.png").exists()
-    assert "Not run: MNIST (mnist.npz is not in the data folder)." in first
+    assert "Not run: MNIST (no results)." in first
     assert "Not run: shiftshap (shiftshap is not installed; run `pip install --no-deps shiftshap==0.2.0`)." in first
 
     stored = tmp_path / "out" / "change-detection" / "digits.json"
@@ -227,7 +227,7 @@ def test_the_page_is_written_from_stored_results_and_other_sections_are_kept(per
     ("only", "message"),
     [
         ("digit", "unknown data set 'digit'"),
-        ("mnist", "mnist.npz: no such file"),
+        ("adult", "adult.data: no such file"),
         ("digits", "page.md: not a page of this benchmark"),
     ],
 )

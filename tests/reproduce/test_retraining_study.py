@@ -11,25 +11,31 @@ from perdure.learners import Training
 from perdure.reproduce.retraining import study as retraining
 from perdure.reproduce.retraining.study import DISTANCE, Study
 
-CLASSES, SIDE = 10, 20
+CLASSES, SIDE = 10, 32
 
 
 @pytest.fixture
 def study(tmp_path, monkeypatch):
-    """A data file in the study's format and two small studies that share their networks; return the folder."""
+    """Official files with few images and three small studies that share their networks; return the folder."""
     rng = np.random.default_rng(0)
     y = np.arange(12 * CLASSES) % CLASSES
     x = rng.integers(0, 190, (len(y), SIDE, SIDE, 3), dtype=np.uint8)
     for row, label in enumerate(y):
-        x[row, 2 * label : 2 * label + 2] += 45
-    np.savez(tmp_path / "cifar10-small.npz", x_train=x, y_train=y, x_test=x[:CLASSES], y_test=y[:CLASSES])
+        x[row, 3 * label : 3 * label + 3] += 65
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    records = np.concatenate([y[:, None].astype(np.uint8), x.transpose(0, 3, 1, 2).reshape(len(x), -1)], axis=1)
+    for number, part in enumerate(np.array_split(records, 5), start=1):
+        (folder / f"data_batch_{number}.bin").write_bytes(part.tobytes())
+    (folder / "test_batch.bin").write_bytes(records[:CLASSES].tobytes())
     methods = ("expected_gradients", "grad")
     tiny = Study("tiny", "Tiny", "mlp400", 16, Training(epochs=4, batch_size=8, lr=0.05), 6, methods, (0.3,))
     sweep = replace(tiny, name="tiny-sweep", title="Tiny, finer", methods=methods[:1], noise=(1.0,), per_fold=4)
     # Fewer draws than in the study; the page and the result use the same draws.
     monkeypatch.setattr("perdure.metrics.retraining.RESAMPLES", 60)
     monkeypatch.setattr("perdure.metrics.retraining.PERMUTATIONS", 59)
-    monkeypatch.setattr(retraining, "STUDIES", {"tiny": tiny, "tiny-sweep": sweep})
+    own = replace(tiny, name="tiny-own", title="Tiny, own", noise=(), target="own")
+    monkeypatch.setattr(retraining, "STUDIES", {"tiny": tiny, "tiny-sweep": sweep, "tiny-own": own})
     return tmp_path
 
 
@@ -45,11 +51,11 @@ def test_the_page_shows_the_results_and_preserves_other_sections(perdure, study)
     page_file = study / "pages/retraining.md"
     perdure(*run, "--only", "tiny")
     first = page_file.read_text()
-    assert "Not run yet (`--only`): `tiny-sweep`." in first
+    assert "Not run yet (`--only`): `tiny-sweep`, `tiny-own`." in first
     assert "## Tiny, finer" not in first
     perdure(*run, "--only", "tiny-sweep")
     both = page_file.read_text()
-    assert "Not run yet" not in both
+    assert "Not run yet (`--only`): `tiny-own`." in both
     assert first.split("## Tiny\n")[1].strip() in both  # the other section is unchanged
     assert both.index("## Tiny\n") < both.index("## Tiny, finer\n")
     for tiny_study, top_down in ((retraining.STUDIES["tiny"], False), (retraining.STUDIES["tiny-sweep"], True)):
@@ -69,6 +75,20 @@ def test_the_page_shows_the_results_and_preserves_other_sections(perdure, study)
     assert page_file.read_text() == both
     for name in ("tiny.png", "tiny-classes.png", "tiny-sweep.png", "tiny-sweep-top-down.png"):
         assert (study / f"pages/retraining-{name}").stat().st_size > 1000
+
+
+def test_the_class_that_each_network_predicts_can_be_explained(perdure, study):
+    run = ("reproduce", "retraining", "--data-dir", study, "--out", "kept", "--page", "page.md", "--only", "tiny-own")
+    perdure(*run)
+    page = (study / "page.md").read_text()
+    assert "the class that each network predicts is explained" in page
+    own = retraining.STUDIES["tiny-own"]
+    result = retraining.run_retraining_study(own, study, study / "kept")
+    assert result.explaining["target"] == "own"
+    assert [str(stage.noise) for stage in result.stages] == ["0 %"]
+    assert f"{result.scores('grad', DISTANCE).mege.mean:.3f} [" in cells(page, "Tiny, own", "0 %", "grad")[3]
+    assert "trend test" not in page
+    assert not (study / "retraining-tiny-own.png").exists()
 
 
 def test_the_three_warnings_are_computed_from_the_stored_maps(study):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perdure import tasks
+from perdure.base.errors import InputError
 from perdure.explain import Table
 from perdure.reproduce.change_detection.planted_changes import (
     HARMLESS,
@@ -38,8 +39,8 @@ class DataSet:
 
     name: str
     title: str
-    file: Path | None
-    """Path in the folder of data files; None for data that need no file."""
+    source: str | Path
+    """The name of a benchmark, or the path of a table in the folder of data files."""
     network: str
     width: int | None
     per_class: int | None
@@ -55,14 +56,18 @@ class DataSet:
     explained: int = EXAMPLES
     """Test examples that are explained: `EXAMPLES`, or more where that is cheap."""
 
-    def path(self, data_dir: Path | None) -> Path | None:
-        """Return the path of the file; None if the data set needs none."""
-        return None if self.file is None else (data_dir or Path()) / self.file
+    def load(self, data_dir: Path | None) -> Benchmark:
+        """Return the data set as one task; official files are downloaded if they are not in the folder."""
+        source = self.source if isinstance(self.source, str) else (data_dir or Path()) / self.source
+        return tasks.load(source, scenario="class", tasks=1, per_class=self.per_class, data_dir=data_dir)
 
-    def available(self, data_dir: Path | None) -> bool:
-        """Return whether the file exists."""
-        path = self.path(data_dir)
-        return path is None or path.exists()
+    def why_missing(self, data_dir: Path | None) -> str | None:
+        """Return why the data cannot be loaded; None if they can."""
+        try:
+            self.load(data_dir)
+        except InputError as error:
+            return str(error)
+        return None
 
 
 class PreparedData:
@@ -70,7 +75,7 @@ class PreparedData:
 
     def __init__(self, data_set: DataSet, data_dir: Path | None) -> None:
         self.data_set = data_set
-        benchmark = _load(data_set, data_dir)
+        benchmark = data_set.load(data_dir)
         task = benchmark.tasks[0]
         self.classes = benchmark.outputs
         self._train = task.train.x, task.train.y
@@ -125,14 +130,6 @@ class PreparedData:
         return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
 
 
-def _load(data_set: DataSet, data_dir: Path | None) -> Benchmark:
-    """Return the data set as one task."""
-    path = data_set.path(data_dir)
-    if path is None:
-        return tasks.load("split-digits", scenario="class", tasks=1, per_class=data_set.per_class)
-    return tasks.load(path, scenario="class", tasks=1, per_class=data_set.per_class)
-
-
 def _table(benchmark: Benchmark) -> Table | None:
     """Return the columns of a table with one group per categorical column and the two cues; None for images."""
     if len(benchmark.input_shape) != 1:
@@ -146,7 +143,7 @@ DATA_SETS = {
         DataSet(
             name="digits",
             title="Digits",
-            file=None,
+            source="split-digits",
             network="mlp-table",
             width=64,
             per_class=None,
@@ -166,7 +163,7 @@ DATA_SETS = {
         DataSet(
             name="adult",
             title="Adult",
-            file=Path("tabular") / "adult.data",
+            source=Path("tabular") / "adult.data",
             network="mlp-table",
             width=32,
             per_class=2000,
@@ -186,7 +183,7 @@ DATA_SETS = {
         DataSet(
             name="mnist",
             title="MNIST",
-            file=Path("mnist.npz"),
+            source="split-mnist",
             network="lenet",
             width=6,
             per_class=300,
@@ -204,8 +201,8 @@ DATA_SETS = {
         ),
         DataSet(
             name="cifar10",
-            title="CIFAR-10, small",
-            file=Path("cifar10-small.npz"),
+            title="CIFAR-10",
+            source="split-cifar10",
             network="lenet",
             width=6,
             per_class=500,

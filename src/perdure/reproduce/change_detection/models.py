@@ -97,7 +97,7 @@ def _model_name(kind: Kind, number: int) -> str:
 def models_key(data: PreparedData) -> dict[str, Any]:
     """Return what determines a stored model, but not the number of models."""
     settings = asdict(data.data_set)
-    for name in ("title", "file", "harmless_models", "changed_models"):
+    for name in ("title", "source", "harmless_models", "changed_models"):
         del settings[name]
     settings["plan"]["dropped"] = [[part.start, part.stop] for part in data.data_set.plan.dropped]
     del settings["plan"]["dropped_text"]

@@ -17,7 +17,7 @@ from perdure.reproduce.change_detection.data_sets import BACKGROUND, DATA_SETS, 
 from perdure.reproduce.change_detection.models import FIRST_SEED, SETTINGS
 from perdure.reproduce.change_detection.planted_changes import CHANGES
 from perdure.reproduce.change_detection.rates import FALSE_ALARMS, RESAMPLES
-from perdure.reproduce.change_detection.results import DataSetResult
+from perdure.reproduce.change_detection.results import DataSetResult, joined_provenance
 from perdure.reproduce.change_detection.summary import UNCHANGED, compared_methods, fair_power, method_label
 from perdure.reproduce.change_detection.trials import GROUPS, PARTITIONS, REFERENCES, SEED
 from perdure.reproduce.formatting import format_paragraph
@@ -76,14 +76,13 @@ def read_change_detection_page(page: Path) -> dict[str, str]:
 
 
 def _introduction(results: list[DataSetResult], missing: Mapping[str, str]) -> str:
-    dates = sorted({result.date for result in results})
     covered = ", ".join(result.title for result in results)
     lines = [
         TITLE,
         "",
         format_paragraph(
             "Created by `perdure reproduce change-detection --data-dir DATA`; `--only NAME` runs one data set.",
-            f"Computed on {' and '.join(dates)}; versions are listed with each data set. The summary covers {covered}.",
+            f"The summary covers {covered}.",
             *(f"Not run: {DATA_SETS[name].title} ({reason})." for name, reason in missing.items()),
         ),
     ]
@@ -103,6 +102,7 @@ def _summary(results: list[DataSetResult], page: Path) -> str:
     page.parent.mkdir(parents=True, exist_ok=True)
     save(change_detection_power(panels, FALSE_ALARMS), picture)
     parts = [
+        str(joined_provenance(results)),
         tables.false_alarm_verdict(results),
         tables.power_verdict(results),
         "False alarms at the default thresholds (ours: p < .05):",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from perdure.audits.serialization import from_json, to_json
 from perdure.base.errors import InputError
 from perdure.base.files import read_json, write_json
 from perdure.reproduce.change_detection.rates import Scores
+from perdure.reproduce.provenance import UNKNOWN, Provenance
 
 FOLDER = "change-detection"
 
@@ -46,6 +49,15 @@ class DataSetResult:
     methods: tuple[MethodResult, ...]
     not_run: dict[str, str]
     """Why a method was not run, by its title."""
+    commit: str = UNKNOWN
+    modified: bool = False
+
+    @property
+    def provenance(self) -> Provenance:
+        """When and with which code the results were computed."""
+        day = date.fromisoformat(self.date)
+        software = ", ".join(f"{name} {version}" for name, version in self.software.items())
+        return Provenance(day, day, self.commit, self.modified, software, "")
 
     def method(self, name: str, examples: int | None = None, references: int | None = None) -> MethodResult | None:
         """Return a method's result; None if there is none."""
@@ -57,6 +69,12 @@ class DataSetResult:
     def accuracy_change(self, kind: str) -> float:
         """Return the mean accuracy of the changed models minus that of the harmless ones."""
         return float(self.accuracy[kind].mean() - self.accuracy["retrained"].mean())
+
+
+def joined_provenance(results: Sequence[DataSetResult]) -> Provenance:
+    """Return the provenance of several data sets: all days, and the commit of the earliest."""
+    stated = sorted((result.provenance for result in results), key=lambda entry: entry.first)
+    return replace(stated[0], last=stated[-1].last, modified=any(entry.modified for entry in stated))
 
 
 def result_file(out: Path, name: str) -> Path:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.base.errors import InputError
 from perdure.engine import Engine
 from perdure.engine.completion import joined_errors
 from perdure.engine.study import IncompleteStudyError, raise_incomplete
@@ -34,6 +33,7 @@ from perdure.reproduce.change_detection.trials import (
     changed_trials,
     harmless_trials,
 )
+from perdure.reproduce.provenance import source_commit
 
 OURS = "perdure"
 VERSION = 1
@@ -82,7 +82,10 @@ def run_data_set(
         kind: np.array([model.accuracy for model in pool]) for kind, pool in models.items()
     }
     date = datetime.now(UTC).date().isoformat()
-    result = DataSetResult(data_set.name, data_set.title, key, date, _software(), accuracy, tuple(results), not_run)
+    commit, modified = source_commit()
+    result = DataSetResult(
+        data_set.name, data_set.title, key, date, _software(), accuracy, tuple(results), not_run, commit, modified
+    )
     store_result(result, out)
     return result
 
@@ -100,21 +103,16 @@ def collect_results(
     """
     results, missing, incomplete = {}, {}, []
     for name, data_set in DATA_SETS.items():
-        if only in (None, name) and data_set.available(data_dir):
+        reason = data_set.why_missing(data_dir) if only is None else "no results"
+        if only == name or reason is None:
             try:
                 results[name] = run_data_set(data_set, data_dir, out, progress, engine)
             except IncompleteStudyError as error:
                 incomplete.append(error)
-        elif only == name:
-            raise InputError(
-                f"{data_set.path(data_dir)}: no such file. Pass the folder that holds {data_set.file} with --data-dir."
-            )
         elif (stored := stored_result(out, name)) is not None:
             results[name] = stored
         else:
-            missing[name] = (
-                "no results" if data_set.available(data_dir) else f"{data_set.file} is not in the data folder"
-            )
+            missing[name] = reason
     if incomplete:
         raise joined_errors(incomplete)
     return results, missing

@@ -180,8 +180,8 @@ def data_set_section(data_set: DataSet, result: DataSetResult) -> str:
         [method_label(method), *(rate_cell(default_power(method, kind)) for kind in CHANGES)] for method in methods
     ]
     fair = [[method_label(method), *(rate_cell(fair_power(method, kind)) for kind in CHANGES)] for method in methods]
-    software = ", ".join(f"{name} {version}" for name, version in result.software.items())
     parts = [
+        str(result.provenance),
         describe_data_set(data_set),
         format_markdown_table(["models", "number", "mean accuracy", "standard deviation"], accuracy),
         "Changes detected at each method's default threshold. High values mean little where the false-alarm rate is high:",
@@ -189,7 +189,6 @@ def data_set_section(data_set: DataSet, result: DataSetResult) -> str:
         f"Changes detected at a false-alarm rate of {100 * FALSE_ALARMS:.0f} % on this data set, for every method:",
         format_markdown_table(["method", *CHANGES], fair),
         *([_not_run(result)] if result.not_run else []),
-        f"Computed on {result.date} with {software}.",
     ]
     return "\n\n".join(parts)
 

@@ -13,7 +13,7 @@ import numpy as np
 from perdure import figures, tasks
 from perdure.audits import Interval
 from perdure.audits.bias.measure import METHODS as BIAS_METHODS
-from perdure.audits.retraining.maps import MapSettings, retraining_map_distances
+from perdure.audits.retraining.maps import MapSettings, Target, retraining_map_distances
 from perdure.audits.retraining.pairs import Pairs
 from perdure.audits.retraining.results import RetrainingResult
 from perdure.audits.retraining.retrain import NOISE, retrain
@@ -23,6 +23,7 @@ from perdure.base.files import read_text, write_atomically
 from perdure.engine import Engine
 from perdure.learners import Training
 from perdure.metrics import RetrainingScores
+from perdure.reproduce.provenance import current_provenance
 
 TITLE = "# Do explanations survive retraining?"
 SLOW = ("deepshap", "lime")
@@ -31,8 +32,10 @@ SWEEP = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 DISTANCE = "l2-unit"
 """L2 of unscaled maps depends on their scale, which noise on the weights changes. The files hold all distances."""
 EXPLAINING = MapSettings(samples=30, background=30, players="grid")
-SIMILAR = (("cat", "dog"), ("automobile", "truck"), ("deer", "horse"))
+BENCHMARK = "split-cifar10"
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+EXPLAINED = {"label": "the true class is explained", "own": "the class that each network predicts is explained"}
+SIMILAR = (("cat", "dog"), ("automobile", "truck"), ("deer", "horse"))
 
 
 @dataclass(frozen=True)
@@ -47,18 +50,27 @@ class Study:
     per_fold: int
     methods: tuple[str, ...]
     noise: tuple[float, ...]
+    target: Target = "label"
+    """The class that is explained: the true one, or under each network the one that it predicts (``own``)."""
 
 
 _LENET = Study(
-    "lenet", "LeNet", "lenet", None, Training(epochs=10, batch_size=32, lr=0.01, momentum=0.9), 30, METHODS, NOISE
+    "lenet",
+    "LeNet",
+    "lenet",
+    None,
+    Training(epochs=10, batch_size=64, lr=0.01, momentum=0.9, milestones=(8,), decay=0.2),
+    30,
+    METHODS,
+    NOISE,
 )
 _RESNET = Study(
     "resnet18",
     "ResNet-18, width 16",
     "resnet18",
     16,
-    Training(epochs=5, batch_size=32, lr=0.05, momentum=0.9),
-    10,
+    Training(epochs=6, batch_size=64, lr=0.05, momentum=0.9, weight_decay=5e-4, milestones=(4,), decay=0.1),
+    20,
     (*METHODS, *SLOW),
     NOISE,
 )
@@ -76,6 +88,14 @@ STUDIES = {
             per_fold=10,
         ),
         _RESNET,
+        replace(
+            _RESNET,
+            name="resnet18-own",
+            title="ResNet-18, width 16, each network's own prediction",
+            methods=METHODS,
+            noise=(),
+            target="own",
+        ),
     )
 }
 
@@ -88,9 +108,8 @@ def run_retraining_study(
     engine: Engine | None = None,
 ) -> RetrainingResult:
     """Train and explain the networks, or read the results of an earlier call."""
-    data = tasks.load((data_dir or Path()) / "cifar10-small.npz", scenario="class", tasks=5)
     return retrain(
-        replace(data, class_names=CIFAR),
+        tasks.load(BENCHMARK, scenario="class", data_dir=data_dir),
         network=study.network,
         width=study.width,
         training=study.training,
@@ -98,7 +117,7 @@ def run_retraining_study(
         examples=study.per_fold,
         noise=study.noise,
         cascade_share=0.3 if study.name.endswith("sweep") else None,
-        settings=EXPLAINING,
+        settings=replace(EXPLAINING, target=study.target),
         out=out / "retraining",
         progress=progress,
         engine=engine,
@@ -107,10 +126,13 @@ def run_retraining_study(
 
 def retraining_study_section(study: Study, result: RetrainingResult, pictures: Path) -> str:
     """Return one study's section of the page: settings, tables and figures."""
-    lines = [f"## {study.title}", "", _settings(result), ""]
+    lines = [f"## {study.title}", "", str(current_provenance()), "", _settings(result), ""]
     rows = [result.levels(), result.cascade()] if study.name.endswith("sweep") else [result.levels()]
     for stages, top_down in zip(rows, (False, True), strict=False):
-        lines += [*_table(result, stages), "", *_trends(result, top_down), ""]
+        lines += [*_table(result, stages), ""]
+        if len(stages) == 1:
+            continue
+        lines += [*_trends(result, top_down), ""]
         picture = pictures / f"retraining-{study.name}{'-top-down' if top_down else ''}.png"
         figures.save(figures.noise_lines(result, DISTANCE, top_down), picture)
         lines += [f"![scores against noise]({picture.name})", ""]
@@ -131,9 +153,9 @@ def _settings(result: RetrainingResult) -> str:
     return (
         f"{result.examples} images in {result.folds} folds, {training['epochs']} epochs of "
         f"{training['optimizer']} with learning "
-        f"rate {training['lr']:g} (momentum {training['momentum']:g}, batch size {training['batch_size']}, no augmentation), a "
+        f"rate {training['lr']:g} (momentum {training['momentum']:g}, batch size {training['batch_size']}), a "
         f"different initialization for each fold; {result.per_fold} held-out images per fold, "
-        f"{explaining['samples']} gradients, "
+        f"{EXPLAINED[explaining['target']]}, {explaining['samples']} gradients, "
         f"steps or perturbations per map, {explaining['background']} backgrounds. Distance: L2 of maps scaled to unit norm."
     )
 
@@ -311,8 +333,8 @@ def write_retraining_study(parts: Mapping[str, str], path: Path) -> None:
     intro = [
         TITLE,
         "",
-        "Created by `perdure reproduce retraining --data-dir DATA` (DATA holds `cifar10-small.npz`, 500 training images per",
-        "class). Intervals are 95 %, bootstrapped over examples; p is from a permutation test of ReCo (rates). `constant` and",
+        "Created by `perdure reproduce retraining --data-dir DATA` on all training images of CIFAR-10. Intervals are 95 %,",
+        "bootstrapped over examples; p is from a permutation test of ReCo (rates). `constant` and",
         "`random` are controls: a score is informative about an explainer only if it differs from theirs.",
         "[What is computed](../retraining.md).",
         *(["", f"Not run yet (`--only`): {', '.join(missing)}."] if missing else []),

@@ -30,7 +30,7 @@ def print_catalogue(paper: str | None, as_json: bool) -> None:
         if chosen := [item for item in items if item.paper == key]:
             _print_paper(console, key, title, chosen)
     console.print(
-        "Core-hours are for one core without other work; those of --scale paper are estimated from multiply-adds."
+        "Core-hours are for one core without other work; those at the paper's size are estimated from multiply-adds."
     )
     console.print("Finished parts are reused, so an interrupted command can be run again.")
 
@@ -48,7 +48,8 @@ def _lines(item: Item) -> list[tuple[str, str | None]]:
     lines: list[tuple[str, str | None]] = [(item.shows, None)]
     if item.command:
         lines.append((f"perdure reproduce {item.command}", "bold"))
-        lines.append((f"small: {needs(item.small)}; paper: {needs(item.full)}", None))
+        full = "--scale paper" if item.has_paper_scale else "at the paper's size, for which there is no option"
+        lines.append((f"{needs(item.small)}; {full}: {needs(item.full)}", None))
     if item.last is not None:
         lines.append((f"run {item.last.date} at commit {item.last.commit}, docs/results/{item.page}", None))
     lines.append((item.statement(), STYLES[item.outcome]))

@@ -50,7 +50,9 @@ class Item:
     """The arguments of ``perdure reproduce``; empty if there is no target."""
     small: Scale
     full: Scale
-    """What ``--scale paper`` needs."""
+    """What the paper's own size needs."""
+    has_paper_scale: bool
+    """Whether ``--scale paper`` runs it."""
     page: str
     section: str
     outcome: Outcome
@@ -145,6 +147,7 @@ def _item(entry: Mapping[str, Any], measured: Mapping[str, Mapping[str, str]]) -
         command=entry["command"],
         small=Scale(entry["data"], float(entry["hours"])),
         full=Scale(entry["paper_data"], float(entry["paper_hours"])),
+        has_paper_scale=bool(entry.get("paper_scale", False)),
         page=page,
         section=section,
         outcome=entry["outcome"],

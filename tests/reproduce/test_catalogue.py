@@ -16,7 +16,7 @@ from perdure.reproduce.bias import EXPERIMENTS
 from perdure.reproduce.catalogue import MEASURED, catalogue, measured_entries, papers, section_provenance, select
 
 PAGES = Path(__file__).parents[2] / "docs" / "results"
-OTHER_TARGETS = {"clamp", "retraining", "change-detection"}
+OTHER_TARGETS = {"shapc", "clamp", "retraining", "change-detection"}
 # Numbered tables and figures of each paper.
 NUMBERED = {
     "shapc": {"Table": range(1, 3), "Figure": range(1, 5)},

@@ -24,7 +24,7 @@ def reproduce(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="One of classic-learners, memory-learners, shapc, clamp, retraining, change-detection; an experiment of the "
+            help="One of classic-learners, shapc, clamp, retraining, change-detection; an experiment of the "
             "bias paper (bias-agreement, -boxes, -deepshap, -gaussian, -human, -instability, -irrelevant-region, -masking, "
             "-perspectives, -planted-pattern, -removal, -table, -variance), or bias-all."
         ),
@@ -53,7 +53,7 @@ def reproduce(
         typer.Option(
             help="Run only one study: split-mnist, cifar10-small, cifar10-small-seen or cifar10-small-task of "
             "classic-learners, "
-            "memory-small-conv or memory-resnet18 of memory-learners and shapc, published or split-mnist of clamp, "
+            "split-cifar10, split-cifar100 or split-tiny-imagenet of shapc, published or split-mnist of clamp, "
             "lenet, lenet-slow, lenet-sweep or resnet18 of retraining, digits, adult, mnist or cifar10 of change-detection "
             "(the page keeps its other parts)."
         ),
@@ -66,8 +66,8 @@ def reproduce(
 ) -> None:
     """Recompute published tables and write them next to the published numbers.
 
-    classic-learners tunes and trains the twelve classic learners; memory-learners does so for the nine methods of the SHAPC
-    paper's Table 1, and shapc computes their SHAPC; clamp fits the curves published by the CLAMP paper's authors and trains
+    classic-learners tunes and trains the twelve classic learners; shapc does so for the nine methods of the SHAPC paper and
+    computes their SHAPC; clamp fits the curves published by the CLAMP paper's authors and trains
     its experiment on Split MNIST again; retraining computes MeGe and ReCo; change-detection measures false alarms and power of
     the test of perdure compare and of other methods; bias-... runs the experiments of the attribution-bias paper.
     Run the same command again to resume: finished runs, trials and examples are reused. With --shard, each process does its
@@ -86,6 +86,7 @@ def reproduce(
 
     known = {
         **dict.fromkeys(TARGETS, _learners),
+        "shapc": _shapc,
         "clamp": _clamp,
         "retraining": _retraining,
         "change-detection": _change_detection,
@@ -169,7 +170,7 @@ class _Units:
 
 
 def _learners(request: _Request) -> None:
-    """Tune and train the learners of a target's studies, explain their runs if the target needs it, and write the page."""
+    """Tune and train the learners of a target's studies, and write the page."""
     from perdure.reproduce import TARGETS, run_learner_study_units
 
     chosen, audits = TARGETS[request.target], {}
@@ -180,13 +181,32 @@ def _learners(request: _Request) -> None:
             line_writer(units.console)(f"{request.target}: {study.title}")
             with units.part():
                 audits[name] = run_learner_study_units(study, request.data_dir, request.out, units.engine)
-                if chosen.explain is not None:
-                    chosen.explain(study, request.out, units.engine)
     page = request.page or chosen.page
     with request.fixed_threads():
         chosen.write_results(
             [chosen.table(chosen.studies[name], audit, request.out) for name, audit in audits.items()], page
         )
+    echo(page)
+
+
+def _shapc(request: _Request) -> None:
+    """Tune, train and explain the learners of the studies that have no rows yet, and write the page from all rows."""
+    from perdure.reproduce.learners.run_rows import complete_study_rows, study_rows_file
+    from perdure.reproduce.result_rows import ResultRows
+    from perdure.reproduce.shapc.page import write_shapc_page
+    from perdure.reproduce.shapc.studies import STUDIES, examine_runs
+
+    rows = {}
+    with request.units() as units:
+        for name in request.chosen(STUDIES, "study"):
+            stored = ResultRows(study_rows_file(request.out, STUDIES[name]))
+            with units.part():
+                rows[name] = complete_study_rows(
+                    STUDIES[name], request.data_dir, request.out, stored, units.engine, examine_runs
+                )
+    page = request.page or Path("docs/results/stability.md")
+    with request.fixed_threads():
+        write_shapc_page(rows, page)
     echo(page)
 
 

@@ -25,6 +25,7 @@ from perdure.reproduce.learners.study import (
     tuned_learner_study_settings,
 )
 from perdure.reproduce.learners.study_units import train_learner_study_units
+from perdure.reproduce.provenance import seed_text
 from perdure.reproduce.result_rows import ResultRows, Row, rows_provenance
 
 Findings = Mapping[str, Any]
@@ -97,9 +98,14 @@ def shapc_finding(result: ShapcResult, study: Study, seed: int) -> dict[str, Any
     return {"shapc": replace(result, run=name, folder="", retraining=retraining).to_json()}
 
 
+def measurements_of_rows(rows: Sequence[Row]) -> list[Measurements]:
+    """Return the accuracies and costs of the runs in some rows."""
+    return [serialization.from_json(row["measurements"], Measurements) for row in rows]
+
+
 def audit_of_rows(rows: Sequence[Row]) -> Audit:
     """Return the audit of the runs in some rows, with their SHAPC results."""
-    runs = [serialization.from_json(row["measurements"], Measurements) for row in rows]
+    runs = measurements_of_rows(rows)
     results = [serialization.from_json(row["shapc"], ShapcResult) for row in rows if row.get("shapc") is not None]
     seeds = {run.run: int(row["seed"]) for run, row in zip(runs, rows, strict=True)}
     audit = audit_runs(runs, seeds=seeds)
@@ -111,8 +117,6 @@ def rows_of_learner(rows: Sequence[Row], learner: str) -> list[Row]:
     return [row for row in rows if row["learner"] == learner]
 
 
-def study_provenance(study: Study, rows: Sequence[Row]) -> str:
+def study_provenance(rows: Sequence[Row]) -> str:
     """Return the line that says when, with which code and with which seeds the rows were measured."""
-    seeds = sorted({int(row["seed"]) for row in rows})
-    del study
-    return str(rows_provenance(rows, f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"))
+    return str(rows_provenance(rows, seed_text(sorted({int(row["seed"]) for row in rows}))))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -18,8 +16,7 @@ from perdure import learners, tasks
 from perdure.audits import Audit, Interval
 from perdure.audits import audit as audit_records
 from perdure.base.files import read_json, write_atomically, write_json
-from perdure.engine import Engine
-from perdure.learners import Position, Progress, Run, Training
+from perdure.learners import Progress, Run, Training
 from perdure.learners.data import Preparation
 from perdure.learners.tuning import OnTrial, best_settings, with_tuned_settings
 from perdure.nets import features_of
@@ -68,35 +65,6 @@ class Target:
     """Writes the page from its sections."""
     page: Path
     """Default file of the page."""
-    explain: Callable[[Study, Path, Engine], None] | None = None
-    """Computes and stores the explanations that the table needs, with an engine."""
-
-
-class Stopwatch(Progress):
-    """Forwards a run's progress and records the CPU seconds of every training step after the first task."""
-
-    def __init__(self, inner: Progress) -> None:
-        self.inner = inner
-        self.seconds: list[float] = []
-        self.since: float | None = None
-        self.first = True
-
-    def begin_task(self, position: Position, done_batches: int) -> None:
-        """Reset the clock: the time before the first batch belongs to no training step."""
-        self.inner.begin_task(position, done_batches)
-        self.first, self.since = position.step == 0, None
-
-    def batch(self, epoch: int, loss: float) -> None:
-        """Record the time since the previous batch."""
-        self.inner.batch(epoch, loss)
-        now = time.process_time()
-        if self.since is not None and not self.first:
-            self.seconds.append(now - self.since)
-        self.since = now
-
-    def end_task(self, position: Position, accuracies: Sequence[float]) -> None:
-        """Forward the end of the task."""
-        self.inner.end_task(position, accuracies)
 
 
 def run_learner_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) -> Audit:
@@ -114,14 +82,11 @@ def run_learner_study(study: Study, data_dir: Path | None, out: Path, watch: Wat
 def train_study_learner(
     study: Study, name: str, seed: int, benchmark: tasks.Benchmark, out: Path, watch: Watcher
 ) -> None:
-    """Tune and train a learner with one seed, and store its inactive features and the time of its training steps."""
+    """Tune and train a learner with one seed, and store its inactive features."""
     folder = out / study.name / name
     run = tuned_learner_study_run(study, name, benchmark, folder, watch)
     with watch(f"{name} seed {seed}") as progress:
-        stopwatch = Stopwatch(progress)
-        record = learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", stopwatch)
-    if stopwatch.seconds:
-        write_json(folder / f"time-{seed}.json", {"step_seconds": statistics.median(stopwatch.seconds)})
+        record = learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", progress)
     if not (features := learner_features_file(study, name, seed, out)).exists():
         write_json(features, {"inactive_features": inactive_learner_features(run, record)})
 
@@ -217,8 +182,14 @@ def _heading(section: str) -> str:
 
 def learner_study_protocol(study: Study, record: Record) -> str:
     """Return a sentence that describes the data, the network and the training of a study."""
+    return f"Five tasks of two classes, {learner_study_training(study)}; torch {record.manifest.software['torch']}."
+
+
+def learner_study_training(study: Study) -> str:
+    """Return the training data, the network and the training of a study in words."""
     training = study.training
     network = study.network if study.width is None else f"{study.network} width {study.width}"
+    images = "all training images" if study.per_class is None else f"{study.per_class} training images per class"
     tuning = f"{study.trials} trials" if study.trials else "no tuning"
     split = " (a fifth for validation)" if study.trials else ""
     tuning_sizes = [
@@ -229,9 +200,8 @@ def learner_study_protocol(study: Study, record: Record) -> str:
     if study.trials and tuning_sizes:
         tuning += f" (at {' and '.join(tuning_sizes)})"
     return (
-        f"Five tasks of two classes, {study.per_class} training images per class{split}, {network}, {training.optimizer}, "
-        f"{training.epochs} epochs per task, batch size {training.batch_size}, {tuning}, {study.seeds} seeds; "
-        f"torch {record.manifest.software['torch']}."
+        f"{images}{split}, {network}, {training.optimizer}, {training.epochs} epochs per task, "
+        f"batch size {training.batch_size}, {tuning}, {study.seeds} seeds"
     )
 
 
@@ -253,13 +223,3 @@ def learner_study_inactive_features(study: Study, out: Path, learner: str) -> fl
     """Return the mean over seeds of `inactive_learner_features`."""
     files = sorted((out / study.name / learner).glob("features-*.json"))
     return statistics.fmean(float(read_json(file)["inactive_features"]) for file in files)
-
-
-def learner_study_step_seconds(study: Study, out: Path, learner: str) -> float:
-    """Return the median CPU seconds of a training step after the first task, averaged over seeds.
-
-    NaN if no step was timed: joint training has only one task.
-    """
-    files = sorted((out / study.name / learner).glob("time-*.json"))
-    times = [float(read_json(file)["step_seconds"]) for file in files]
-    return statistics.fmean(times) if times else math.nan

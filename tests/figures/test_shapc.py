@@ -93,6 +93,44 @@ def test_distributions_mark_the_mean_of_the_last_step(audit):
     assert panels[1].lines[0].get_xdata()[0] == pytest.approx(values.mean())
 
 
+def test_distributions_of_many_learners_are_drawn_in_rows(audit):
+    first = audit.learners[0]
+    names = [f"learner {number}" for number in range(5)]
+    many = replace(
+        audit,
+        learners=tuple(replace(first, learner=name, runs=(f"{name}/0",)) for name in names),
+        shapc=tuple(
+            replace(
+                audit.shapc[0],
+                learner=name,
+                run=f"{name}/0",
+                table={tau: rows + 0.05 * number for tau, rows in audit.shapc[0].table.items()},
+            )
+            for number, name in enumerate(names)
+        ),
+    )
+    figure = figures.shapc_distributions(many)
+    panel = axes(figure)[0]
+    heights = [label.get_position()[1] for label in panel.get_yticklabels()]
+    assert [label.get_text() for label in panel.get_yticklabels()] == names
+    assert heights == sorted(heights, reverse=True)  # the first learner is on top
+    means = [line.get_xdata()[0] for line in panel.lines]
+    assert means == pytest.approx([result.table[0][:, -1].mean() for result in many.shapc])
+    for patch, result, height in zip(panel.patches, many.shapc, heights, strict=True):
+        counts = patch.get_data().values - patch.get_data().baseline
+        expected, _ = np.histogram(result.table[0][:, -1], np.linspace(0, 1, 21))
+        assert counts / counts.max() == pytest.approx(expected / expected.max())
+        assert patch.get_data().baseline == pytest.approx(height - 0.35)
+    assert not figure.legends
+
+
+def test_bars_mark_published_values_of_the_learners_that_have_one(audit):
+    panels = axes(figures.shapc_bars(audit, {"shapc_mean": {"b": 0.3, "c": 0.9}}))
+    (points,) = [line for line in panels[2].lines if line.get_marker() == "D"]
+    assert (points.get_xdata().tolist(), points.get_ydata().tolist()) == ([1], [0.3])
+    assert not [line for line in panels[0].lines if line.get_marker() == "D"]
+
+
 def test_bar_heights_are_the_means_and_titles_show_the_better_direction(audit):
     panels = axes(figures.shapc_bars(audit))
     assert [panel.get_title()[-1] for panel in panels] == ["↑", "↓", "↑", "↓"]
@@ -151,3 +189,27 @@ def test_attribution_strip_draws_stored_maps_and_predictions(tmp_path, suffix):
 def test_an_audit_without_stored_maps_has_no_stored_examples(tmp_path):
     result = audited(folder(tmp_path / "none", net(), net(3)), examples=8)
     assert list(stored_shapc_maps(result)) == []
+
+
+def test_attribution_pairs_draw_the_first_and_the_last_step_with_the_score(tmp_path):
+    result = audited(folder(tmp_path / "pairs", net(), net(3)), keep_maps=True, examples=10)
+    one, two, *_ = stored_shapc_maps(result)
+    figure = figures.shapc_attribution_pairs(
+        {"a": [one, two], "b": [one, two]}, {"a": [0.5, 0.25], "b": [1, 0]}, ("zero", "one", "two", "three")
+    )
+    panels = np.array(figure.axes).reshape(2, 5)
+    assert [panel.get_title() for panel in panels[0, 1:]] == [
+        f"{name},\nafter task {step}" for name in "ab" for step in (1, 2)
+    ]
+    assert [panels[row, 2].get_xlabel().splitlines()[-1] for row in range(2)] == ["SHAPC 0.50", "SHAPC 0.25"]
+    assert [panels[row, 4].get_xlabel().splitlines()[-1] for row in range(2)] == ["SHAPC 1.00", "SHAPC 0.00"]
+    for row, stored in enumerate((one, two)):
+        assert panels[row, 0].get_ylabel() == ("zero", "one", "two", "three")[stored.label]
+        for column, step in ((1, 0), (2, 1), (3, 0), (4, 1)):
+            drawn = panels[row, column].images[0]
+            assert np.allclose(drawn.get_array(), stored.maps[step])
+            assert drawn.get_clim()[1] == pytest.approx(np.quantile(np.abs(stored.maps[step]), 0.995))
+            mark = "✓" if stored.predicted[step] == stored.label else "✗"
+            assert panels[row, column].get_xlabel().startswith(mark)
+    with pytest.raises(InputError, match="b: expected example"):
+        figures.shapc_attribution_pairs({"a": [one], "b": [two]}, {"a": [1], "b": [1]})

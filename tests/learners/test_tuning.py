@@ -3,7 +3,6 @@
 import json
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,21 +10,19 @@ import torch
 from torch import nn
 
 from perdure import Record, learners, tasks
-from perdure.audits import ShapcSettings, audit_shapc
 from perdure.base.errors import InputError
 from perdure.learners.data import Preparation
 from perdure.learners.training import Training
 from perdure.learners.tuning import with_tuned_settings
 from perdure.nets import features_of
-from perdure.reproduce import (
-    STUDIES,
-    classic_learners_table,
-    memory_learners,
-    run_learner_study,
-    shapc_table,
-    write_classic_learners,
+from perdure.reproduce.learners.study import (
+    Study,
+    inactive_learner_features,
+    learner_study_training,
+    load_learner_study_benchmark,
+    train_study_learner,
+    write_learner_study_page,
 )
-from perdure.reproduce.learners.study import inactive_learner_features
 from tests.helpers.crashes import Crash, contents, crash_at_write
 from tests.helpers.small_data import CPU
 
@@ -174,35 +171,6 @@ def test_shards_with_tuning_train_every_learner(perdure, tmp_path):
     assert contents(tmp_path / "shards") == contents(tmp_path / "whole")
 
 
-def test_run_study_makes_the_table_of_learners(tmp_path):
-    small = replace(
-        STUDIES["split-mnist"],
-        name="small",
-        benchmark="split-digits",
-        learners=("naive", "joint", "rehearsal"),
-        per_class=12,
-        network="small-conv",
-        width=4,
-        training=Training(epochs=1, lr=0.05),
-        trials=1,
-        seeds=2,
-    )
-    audit = run_learner_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
-    assert [entry.learner for entry in audit.learners] == ["naive", "joint", "rehearsal"]
-    text = classic_learners_table(small, audit, tmp_path)
-    write_classic_learners([text], tmp_path / "page.md")
-    rows = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| `")]
-    assert [row.split("`")[1] for row in rows] == ["naive", "joint", "rehearsal"]
-    assert rows[0].endswith("| 1.00 |")
-    assert rows[1].count("–") == 11  # a reference row has an average accuracy only
-    shares = [
-        json.loads(file.read_text())["inactive_features"] for file in (tmp_path / "small/naive").glob("features-*")
-    ]
-    assert rows[0].split(" | ")[-2] == f"{sum(shares) / 2:.2f}"
-    naive = list((tmp_path / "small/naive").glob("seed-*"))
-    assert len(naive) == 2
-
-
 def test_inactive_features_are_zero_for_every_test_example(tmp_path):
     def network(shape, outputs):
         first = nn.Linear(64, 8)
@@ -223,56 +191,26 @@ def test_inactive_features_are_zero_for_every_test_example(tmp_path):
 
 def test_a_page_keeps_the_sections_of_studies_that_were_not_run(tmp_path):
     page = tmp_path / "page.md"
-    first, second = (f"## {study.title}\n\nold\n" for study in memory_learners.STUDIES.values())
-    memory_learners.write_memory_learners([second], page)
-    memory_learners.write_memory_learners([first], page)
-    intro = page.read_text().partition("## ")[0]
-    assert page.read_text() == f"{intro}{first}\n{second}"
-    memory_learners.write_memory_learners([second.replace("old", "new")], page)
-    assert page.read_text() == f"{intro}{first}\n{second.replace('old', 'new')}"
+    titles = ("First study", "Second study")
+    first, second = (f"## {title}\n\nold\n" for title in titles)
+    intro = ["# Results", ""]
+    write_learner_study_page(intro, [second], titles, page)
+    write_learner_study_page(intro, [first], titles, page)
+    head = page.read_text().partition("## ")[0]
+    assert page.read_text() == f"{head}{first}\n{second}"
+    write_learner_study_page(intro, [second.replace("old", "new")], titles, page)
+    assert page.read_text() == f"{head}{first}\n{second.replace('old', 'new')}"
     page.write_text(page.read_text() + "\n## A study that was removed\n")
-    memory_learners.write_memory_learners([first, second], page)
-    assert page.read_text() == f"{intro}{first}\n{second}"
-
-
-def test_comparison_with_the_paper_counts_reversed_pairs(tmp_path):
-    names = ("naive", "joint", "lwf", "icarl", "der++")
-    small = replace(
-        memory_learners.STUDIES["memory-small-conv"],
-        benchmark="split-digits",
-        learners=names,
-        per_class=12,
-        network="small-conv",
-        width=4,
-        training=Training(epochs=2, batch_size=4, lr=0.05, milestones=(1,)),
-        seeds=2,
-        augmentation=None,
-        settings={"icarl": {"lr": 0.2, "buffer": 20}, "der++": {"buffer": 20}},
-    )
-    audit = run_learner_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
-    memory_learners.write_memory_learners(
-        [memory_learners.memory_learners_table(small, audit, tmp_path)], tmp_path / "page.md"
-    )
-    text = (tmp_path / "page.md").read_text()
-    rows = {line.split("`")[1]: line.split(" | ") for line in text.splitlines() if line.startswith("| `")}
-    assert list(rows) == list(names)
-    assert rows["naive"][-2] == "1.00"
-    assert rows["naive"][-1] == "1.00 |"
-    assert rows["joint"][-1] == "– |"
-    assert rows["lwf"][4:6] == ["0.196", "0.962"]  # the paper's Table 1
-    assert 2 < float(rows["der++"][-2]) <= 3  # three passes per batch, except for the first batch
-    assert float(rows["der++"][-1].split()[0]) > 1.3
-    assert Record.open(tmp_path / small.name / "icarl/seed-1").manifest.settings["lr"] == 0.2
-    means = {entry.learner: entry.measures["average_accuracy"].mean for entry in audit.learners}
-    paper = {"lwf": 0.196, "icarl": 0.632, "der++": 0.734}
-    reversals = sum((means[a] - means[b]) * (paper[a] - paper[b]) < 0 for a, b in combinations(paper, 2))
-    assert f"{reversals} of 3 pairs are in the reverse order" in text
+    write_learner_study_page(intro, [first, second], titles, page)
+    assert page.read_text() == f"{head}{first}\n{second}"
 
 
 def test_trials_can_use_a_smaller_network_than_the_final_runs(tmp_path, monkeypatch):
-    small = replace(
-        memory_learners.STUDIES["memory-resnet18"],
+    small = Study(
+        name="small",
+        title="Small digits",
         benchmark="split-digits",
+        scenario="class",
         learners=("naive", "der++"),
         per_class=12,
         network="small-conv",
@@ -282,7 +220,6 @@ def test_trials_can_use_a_smaller_network_than_the_final_runs(tmp_path, monkeypa
         tuning_width=2,
         tuning_epochs=1,
         seeds=1,
-        augmentation=None,
         settings={"der++": {"buffer": 20}},
     )
     tried = []
@@ -293,10 +230,11 @@ def test_trials_can_use_a_smaller_network_than_the_final_runs(tmp_path, monkeypa
         return original(run, folder, progress, allow_changes)
 
     monkeypatch.setattr(learners.tuning, "_accuracy", accuracy)
-    audit = run_learner_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
+    benchmark = load_learner_study_benchmark(small, None)
+    for name in small.learners:
+        train_study_learner(small, name, 0, benchmark, tmp_path, lambda _: nullcontext(learners.Progress()))
     assert tried == [(2, 1, (1,))] * 4
-    text = memory_learners.memory_learners_table(small, audit, tmp_path)
-    assert "2 trials (at width 2 and epochs 1)" in text
+    assert "2 trials (at width 2 and epochs 1)" in learner_study_training(small)
     for name in small.learners:
         manifest = Record.open(tmp_path / small.name / name / "seed-0").manifest
         trials = json.loads((tmp_path / small.name / name / "tuning.json").read_text())["trials"]
@@ -305,39 +243,3 @@ def test_trials_can_use_a_smaller_network_than_the_final_runs(tmp_path, monkeypa
         assert manifest.settings["epochs"] == 3
         assert manifest.settings["tuning_trials"] == 2
         assert {key: manifest.settings[key] for key in best} == best
-        assert f"lr {best['lr']:.3g}" in text
-
-
-def test_stability_tables_are_computed_from_the_records_of_a_study(tmp_path, monkeypatch):
-    settings = ShapcSettings(samples=10, background=10)
-    monkeypatch.setattr(shapc_table, "SETTINGS", settings)
-    monkeypatch.setattr(shapc_table, "EXAMPLES", 8)
-    small = replace(
-        memory_learners.STUDIES["memory-small-conv"],
-        benchmark="split-digits",
-        learners=("naive", "joint", "lwf", "der++"),
-        per_class=12,
-        network="small-conv",
-        width=4,
-        training=Training(epochs=1, batch_size=4, lr=0.05),
-        seeds=2,
-        augmentation=None,
-        settings={"der++": {"buffer": 20}},
-    )
-    audit = run_learner_study(small, None, tmp_path, lambda _: nullcontext(learners.Progress()))
-    shapc_table.write_shapc_paper_table([shapc_table.shapc_paper_table(small, audit, tmp_path)], tmp_path / "page.md")
-    lines = (tmp_path / "page.md").read_text().splitlines()
-    rows = [line.split(" | ") for line in lines if line.startswith("| `")]
-    assert [row[0] for row in rows] == [f"| `{name}`" for name in ("naive", "lwf", "der++")] * 2
-    assert rows[1][-2:] == ["0.251", "0.120 |"]  # the paper's Table 1
-    assert rows[4][-1].startswith("0.187, 0.231; 0.285")  # the paper's Table 2
-    paths = [tmp_path / small.name / "lwf" / f"seed-{seed}" for seed in range(2)]
-    results = [audit_shapc(path, settings=settings, examples=8) for path in paths]
-    assert rows[1][3].startswith(f"{sum(result.mean.mean for result in results) / 2:.3f}")
-    assert rows[4][3] == f"{sum(result.sensitivity[0.3][0].mean for result in results) / 2:.3f}"
-    assert any(
-        line.startswith("Ranking by SHAPC-Mean: ")
-        and line.endswith("of 1 pairs are in the same order as in the paper.")
-        for line in lines
-    )
-    assert (tmp_path / small.name / "stability-bars.png").exists()

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from perdure.base.files import read_json
 from perdure.cli import app
-from perdure.reproduce import ROW_TARGETS, TARGETS
+from perdure.reproduce import TARGETS
 from perdure.reproduce.bias import EXPERIMENTS
 from perdure.reproduce.catalogue import MEASURED, catalogue, measured_entries, papers, section_provenance, select
 
@@ -56,13 +56,13 @@ def test_every_paper_has_items_with_an_outcome_and_a_reason():
 
 @pytest.mark.parametrize("target", sorted({item.target for item in catalogue() if item.target}))
 def test_every_command_names_a_target(target):
-    assert target in {*TARGETS, *ROW_TARGETS, *EXPERIMENTS, *OTHER_TARGETS}
+    assert target in {*TARGETS, *EXPERIMENTS, *OTHER_TARGETS}
 
 
 def test_every_chosen_study_exists_and_the_scale_of_the_paper_is_offered_where_the_list_says_so():
     for item in catalogue():
         only = re.findall(r"--only (\S+)", item.command)
-        known = ROW_TARGETS.get(item.target)
+        known = TARGETS.get(item.target)
         if known is None:
             assert not item.has_paper_scale, item.items
         else:

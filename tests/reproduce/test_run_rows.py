@@ -166,7 +166,7 @@ def target(monkeypatch):
         page=Path("page.md"),
         paper_scale=lambda study: replace(study, name=f"{study.name}-paper", per_class=14),
     )
-    monkeypatch.setitem(reproduce.ROW_TARGETS, "more-than-forgetting", chosen)
+    monkeypatch.setitem(reproduce.TARGETS, "more-than-forgetting", chosen)
     return pages
 
 

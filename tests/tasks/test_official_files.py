@@ -25,6 +25,7 @@ from perdure.tasks.benchmarks.mnist import FASHION_MNIST, MNIST, read_idx_datase
 from perdure.tasks.files.bounded import read_idx
 from perdure.tasks.files.download import Remote
 from perdure.tasks.files.plain_pickle import read_plain_pickle
+from tests.helpers.image_files import cifar_records, small_images
 from tests.helpers.loopback import Site, serve
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -48,11 +49,6 @@ def replace_reader(monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[P
     """Let a registered benchmark read the files that the test serves, which have other checksums."""
     entry = registry.BENCHMARKS.get(name)
     monkeypatch.setitem(registry.BENCHMARKS._entries, name, replace(entry, read=read))
-
-
-def small_images(seed: int, n: int, classes: int, *shape: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    rng = np.random.default_rng(seed)
-    return rng.integers(0, 256, (n, *shape), dtype=np.uint8), (np.arange(n) % classes).astype(np.uint8)
 
 
 def tar_gz(folder: str, files: dict[str, bytes]) -> bytes:
@@ -181,10 +177,6 @@ def test_a_gzip_file_that_ends_early_is_named(tmp_path: Path) -> None:
 # CIFAR
 
 
-def records(x: NDArray[np.uint8], labels: list[NDArray[np.uint8]]) -> bytes:
-    return np.concatenate([*(column[:, None] for column in labels), x.reshape(len(x), -1)], axis=1).tobytes()
-
-
 @needs_cifar
 def test_official_cifar10_agrees_pixel_for_pixel_with_an_independent_copy() -> None:
     benchmark = tasks.load("split-cifar10", data_dir=CACHE)
@@ -245,8 +237,8 @@ def test_cifar100_is_read_from_either_official_archive(
     names = [f"class{number}" for number in range(100)]
     if layout == 0:
         files = {
-            "train.bin": records(x, [y // 5, y]),
-            "test.bin": records(x_test, [y_test // 5, y_test]),
+            "train.bin": cifar_records(x, [y // 5, y]),
+            "test.bin": cifar_records(x_test, [y_test // 5, y_test]),
             "fine_label_names.txt": "\n".join(names).encode(),
         }
     else:
@@ -297,7 +289,7 @@ def test_invalid_cifar_files_are_named(name: str, content: bytes | None, message
     folder.mkdir()
     x, y = small_images(0, 10, 10, 3, 32, 32)
     for file in [*CIFAR10.layouts[0].train, "test_batch.bin"]:
-        (folder / file).write_bytes(records(x, [y]))
+        (folder / file).write_bytes(cifar_records(x, [y]))
     assert tasks.load("split-cifar10", data_dir=tmp_path).class_names == tuple(
         "0123456789"
     )  # there is no file of names

@@ -48,7 +48,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     report: "perdure report runs/ --out report.html",
     export: "perdure export runs/ --to latex --out tables/",
     check: "perdure check runs/split-digits/ewc/seed-1 --policy policy.toml --baseline runs/split-digits/ewc/seed-0",
-    reproduce: "perdure reproduce shapc --only memory-small-conv",
+    reproduce: "perdure reproduce shapc --only split-cifar10",
     status: "perdure status runs/ --watch",
 }
 TRUST_COMMANDS: dict[Callable[..., None], str] = {

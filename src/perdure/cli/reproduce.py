@@ -24,8 +24,8 @@ def reproduce(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="One of classic-learners, memory-learners, shapc, clamp, retraining, change-detection; an experiment of the "
-            "bias paper (bias-agreement, -boxes, -deepshap, -gaussian, -human, -instability, -irrelevant-region, -masking, "
+            help="One of five-questions, more-than-forgetting, shapc, clamp, retraining, change-detection; an experiment of "
+            "the bias paper (bias-agreement, -boxes, -deepshap, -gaussian, -human, -instability, -irrelevant-region, -masking, "
             "-perspectives, -planted-pattern, -removal, -table, -variance), or bias-all."
         ),
     ] = None,
@@ -64,11 +64,10 @@ def reproduce(
     only: Annotated[
         str | None,
         typer.Option(
-            help="Run only one study: split-mnist, cifar10-small, cifar10-small-seen or cifar10-small-task of "
-            "classic-learners, "
-            "memory-small-conv or memory-resnet18 of memory-learners and shapc, published or split-mnist of clamp, "
-            "lenet, lenet-slow, lenet-sweep or resnet18 of retraining, digits, adult, mnist or cifar10 of change-detection "
-            "(the page keeps its other parts)."
+            help="Run only some studies, separated by commas: split-digits or split-mnist of five-questions; cifar10 or "
+            "cifar100 of more-than-forgetting; split-cifar10, split-cifar100 or split-tiny-imagenet of shapc; published or "
+            "split-mnist of clamp; lenet, lenet-slow, lenet-sweep, resnet18 or resnet18-own of retraining; digits, adult, "
+            "mnist or cifar10 of change-detection; networks of bias-table. The page keeps its other parts."
         ),
     ] = None,
     engine: EngineName = "local",
@@ -79,10 +78,11 @@ def reproduce(
 ) -> None:
     """Recompute published tables and write them next to the published numbers.
 
-    classic-learners tunes and trains the twelve classic learners; memory-learners does so for the nine methods of the SHAPC
-    paper's Table 1, and shapc computes their SHAPC; clamp fits the curves published by the CLAMP paper's authors and trains
-    its experiment on Split MNIST again; retraining computes MeGe and ReCo; change-detection measures false alarms and power of
-    the test of perdure compare and of other methods; bias-... runs the experiments of the attribution-bias paper.
+    five-questions compares eighteen learners by all measures of perdure; more-than-forgetting trains five strategies and
+    computes the seven criteria; shapc trains the nine methods of the SHAPC paper's Table 1 and computes their SHAPC; clamp
+    fits the curves published by the CLAMP paper's authors and trains its experiment on Split MNIST again; retraining computes
+    MeGe and ReCo; change-detection measures false alarms and power of the test of perdure compare and of other methods;
+    bias-... runs the experiments of the attribution-bias paper.
     Run the same command again to resume: finished runs, trials and examples are reused. With --shard, each process does its
     part of the work; afterwards the command without --shard writes the page. Results do not depend on where the work runs.
     """
@@ -95,11 +95,10 @@ def reproduce(
         raise InputError(f"{'--paper' if paper is not None else '--json'} needs --list")
     if target is None:
         raise InputError("TARGET is missing. perdure reproduce --list shows all targets.")
-    from perdure.reproduce import ROW_TARGETS, TARGETS
+    from perdure.reproduce import TARGETS
 
     known = {
-        **dict.fromkeys(TARGETS, _learners),
-        **dict.fromkeys(ROW_TARGETS, _runs_as_rows),
+        **dict.fromkeys(TARGETS, _runs_as_rows),
         "clamp": _clamp,
         "retraining": _retraining,
         "change-detection": _change_detection,
@@ -109,9 +108,9 @@ def reproduce(
     where = EngineOptions.checked(engine, workers, shard, address, threads)
     if scale not in ("small", "paper"):
         raise InputError(f"--scale: expected small or paper, got {scale!r}")
-    if scale == "paper" and (target not in ROW_TARGETS or ROW_TARGETS[target].paper_scale is None):
+    if scale == "paper" and (target not in TARGETS or TARGETS[target].paper_scale is None):
         raise InputError(f"--scale: {target} has only one scale")
-    if rows is not None and target not in ROW_TARGETS:
+    if rows is not None and target not in TARGETS:
         raise InputError(f"--rows: {target} has no file of finished runs; it resumes from --out")
     known.get(target, _bias)(_Request(target, data_dir, out, page, only, where, rows, scale))
 
@@ -190,35 +189,13 @@ class _Units:
             self.incomplete = True
 
 
-def _learners(request: _Request) -> None:
-    """Tune and train the learners of a target's studies, explain their runs if the target needs it, and write the page."""
-    from perdure.reproduce import TARGETS, run_learner_study_units
-
-    chosen, audits = TARGETS[request.target], {}
-    names = request.chosen(chosen.studies, "study")
-    with request.units() as units:
-        for name in names:
-            study = chosen.studies[name]
-            line_writer(units.console)(f"{request.target}: {study.title}")
-            with units.part():
-                audits[name] = run_learner_study_units(study, request.data_dir, request.out, units.engine)
-                if chosen.explain is not None:
-                    chosen.explain(study, request.out, units.engine)
-    page = request.page or chosen.page
-    with request.fixed_threads():
-        chosen.write_results(
-            [chosen.table(chosen.studies[name], audit, request.out) for name, audit in audits.items()], page
-        )
-    echo(page)
-
-
 def _runs_as_rows(request: _Request) -> None:
     """Complete the rows of a target's studies, and write the page from them; sections of other studies are kept."""
-    from perdure.reproduce import ROW_TARGETS
+    from perdure.reproduce import TARGETS
     from perdure.reproduce.learners.run_rows import FinishedStudy, complete_study_rows, study_rows_file
     from perdure.reproduce.result_rows import ResultRows
 
-    target = ROW_TARGETS[request.target]
+    target = TARGETS[request.target]
     names = target.default if request.only is None else request.chosen(target.studies, "study")
     folder = (request.rows or request.out / "rows") / request.target
     finished = []

@@ -19,6 +19,7 @@ from perdure.figures.performance import (
 )
 from perdure.figures.retraining import noise_lines, retraining_class_separation
 from perdure.figures.shapc import (
+    shapc_attribution_pairs,
     shapc_attribution_strip,
     shapc_bands,
     shapc_bars,
@@ -51,6 +52,7 @@ __all__ = [
     "performance_progress_lines",
     "retraining_class_separation",
     "save",
+    "shapc_attribution_pairs",
     "shapc_attribution_strip",
     "shapc_bands",
     "shapc_bars",

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
 from perdure.audits import MEASURES, Audit, ShapcResult
 from perdure.audits.shapc.maps import StoredExample
 from perdure.base.errors import InputError
 from perdure.figures.attributions import CLIP_QUANTILE, overlay, show_image
-from perdure.figures.style import series_color, style_shortened_label
+from perdure.figures.style import PALETTE, series_color, style_shortened_label
 
 BARS = ("average_accuracy", "forgetting", "shapc_mean", "shapc_var")
+MOST_OVERLAID = 4
+"""Histograms that can be drawn over each other and still be told apart."""
+HISTOGRAM_EDGES = np.linspace(0, 1, 21)
 
 
 def _results(audit: Audit) -> dict[str, list[ShapcResult]]:
@@ -44,27 +48,75 @@ def shapc_attribution_strip(
     figure = Figure(figsize=(1.45 * (len(steps) + 1) + 0.5, 1.7 * len(examples) + 0.5), layout="constrained")
     panels = figure.subplots(len(examples), len(steps) + 1, squeeze=False)
     for row, (learner, stored) in enumerate(examples.items()):
-        if stored.example != first.example or stored.step != first.step:
-            raise InputError(
-                f"{learner}: expected example {first.example + 1} of step {first.step + 1} as for the first learner, "
-                f"got example {stored.example + 1} of step {stored.step + 1}"
-            )
-        if stored.image is None:
-            raise InputError(
-                f"{learner}: the maps of a {stored.kind} are drawn by attribution_text and attribution_bars"
-            )
-        show_image(panels[row, 0], stored.image, learner)
-        limit = float(np.quantile(np.abs(np.stack(list(stored.maps.values()))), CLIP_QUANTILE)) or 1.0
+        _check_same_example(learner, stored, first)
+        image = _image(stored, learner)
+        show_image(panels[row, 0], image, learner)
+        limit = _color_limit(*stored.maps.values())
         for column, step in enumerate(steps, start=1):
-            overlay(panels[row, column], stored.image.mean(axis=0) / 255, stored.maps[step].astype(np.float64), limit)
-            correct = stored.predicted[step] == stored.label
-            panels[row, column].set_xlabel(
-                ("✓ " if correct else "✗ ") + _class_name(stored.predicted[step], class_names), fontsize=7
-            )
+            _draw_map(panels[row, column], image, stored, step, limit, class_names)
             if row == 0:
                 panels[row, column].set_title(f"after task {step + 1}", fontsize=8)
     panels[0, 0].set_title(title or _class_name(first.label, class_names), fontsize=8)
     return figure
+
+
+def shapc_attribution_pairs(
+    examples: Mapping[str, Sequence[StoredExample]],
+    scores: Mapping[str, Sequence[float]],
+    class_names: Sequence[str] = (),
+) -> Figure:
+    """The attributions of some examples after the first and the last step, one row per example (Figure 1, upper part).
+
+    ``examples`` maps each learner to its stored maps of the same examples, ``scores`` to their SHAPC between the two steps.
+    Every map has its own color scale, as SHAPC scales every map. The label below a map is the learner's prediction.
+    """
+    learners = list(examples)
+    count = len(examples[learners[0]])
+    figure = Figure(figsize=(1.5 * (2 * len(learners) + 1) + 0.3, 1.75 * count + 0.5), layout="constrained")
+    panels = figure.subplots(count, 2 * len(learners) + 1, squeeze=False)
+    for row in range(count):
+        first = examples[learners[0]][row]
+        image = _image(first, learners[0])
+        show_image(panels[row, 0], image, _class_name(first.label, class_names))
+        for column, learner in enumerate(learners):
+            stored = examples[learner][row]
+            _check_same_example(learner, stored, first)
+            steps = (min(stored.maps), max(stored.maps))
+            pair = panels[row, 1 + 2 * column : 3 + 2 * column]
+            for panel, step in zip(pair, steps, strict=True):
+                _draw_map(panel, image, stored, step, _color_limit(stored.maps[step]), class_names)
+                if row == 0:
+                    panel.set_title(f"{learner},\nafter task {step + 1}", fontsize=8)
+            pair[1].set_xlabel(f"{pair[1].get_xlabel()}\nSHAPC {scores[learner][row]:.2f}", fontsize=7)
+    return figure
+
+
+def _check_same_example(learner: str, stored: StoredExample, first: StoredExample) -> None:
+    if (stored.step, stored.example) != (first.step, first.example):
+        raise InputError(
+            f"{learner}: expected example {first.example + 1} of step {first.step + 1} as for the first learner, "
+            f"got example {stored.example + 1} of step {stored.step + 1}"
+        )
+
+
+def _image(stored: StoredExample, learner: str) -> NDArray[np.uint8]:
+    """Return the image of an example; other kinds of inputs are refused."""
+    if stored.image is None:
+        raise InputError(f"{learner}: the maps of a {stored.kind} are drawn by attribution_text and attribution_bars")
+    return stored.image
+
+
+def _color_limit(*maps: NDArray[np.float32]) -> float:
+    return float(np.quantile(np.abs(np.stack(maps)), CLIP_QUANTILE)) or 1.0
+
+
+def _draw_map(
+    panel: Any, image: NDArray[np.uint8], stored: StoredExample, step: int, limit: float, class_names: Sequence[str]
+) -> None:
+    """Draw the map after a step over the image, with the prediction below it."""
+    overlay(panel, image.mean(axis=0) / 255, stored.maps[step].astype(np.float64), limit)
+    mark = "✓" if stored.predicted[step] == stored.label else "✗"
+    panel.set_xlabel(f"{mark} {_class_name(stored.predicted[step], class_names)}", fontsize=7)
 
 
 def _class_name(index: int, names: Sequence[str]) -> str:
@@ -98,50 +150,95 @@ def shapc_lines(audit: Audit, task: int = 0) -> Figure:
 
 
 def shapc_distributions(audit: Audit) -> Figure:
-    """Histograms of SHAPC over the examples of each task at the last step; dashed lines are means (Figure 2)."""
+    """Histograms of SHAPC over the examples of each task at the last step; dashed lines are means (Figure 2).
+
+    The histograms of more than four learners would hide each other, so they are drawn in one row per learner.
+    """
     results = _results(audit)
     taus = sorted(next(iter(results.values()))[0].table)
-    columns = min(4, len(taus))
+    in_rows = len(results) > MOST_OVERLAID
+    columns = min(5 if in_rows else 4, len(taus))
     rows = math.ceil(len(taus) / columns)
-    figure = Figure(figsize=(2.6 * columns, 2.2 * rows + 0.5), layout="constrained")
+    height = 0.32 * len(results) + 0.6 if in_rows else 2.2
+    figure = Figure(figsize=(2.6 * columns, height * rows + 0.5), layout="constrained")
     panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
-    edges = np.linspace(0, 1, 21)
     for panel_index, tau in enumerate(taus):
         panel = panels.flat[panel_index]
-        for index, (learner, learner_results) in enumerate(results.items()):
-            values = np.concatenate([result.table[tau][:, -1] for result in learner_results])
-            values = values[~np.isnan(values)]
-            panel.hist(
-                values, edges, density=True, histtype="step", color=series_color(index), linewidth=1.4, label=learner
-            )
-            if len(values):
-                panel.axvline(values.mean(), color=series_color(index), linestyle="--", linewidth=1)
+        values = {
+            learner: np.concatenate([result.table[tau][:, -1] for result in learner_results])
+            for learner, learner_results in results.items()
+        }
+        draw = _draw_histogram_rows if in_rows else _draw_histograms
+        draw(panel, {learner: of_task[~np.isnan(of_task)] for learner, of_task in values.items()})
         panel.set_title(f"task {tau + 1}", fontsize=9)
-        panel.set_yticks([])
         panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        panel.tick_params(labelsize=8)
+        panel.tick_params(labelsize=8, labelbottom=True)
+        if not in_rows or panel_index % columns:
+            panel.set_yticks([])
     for panel in panels.flat[len(taus) :]:
         panel.set_axis_off()
     figure.supxlabel("SHAPC at the last step", fontsize=9)
-    handles, labels = panels.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False, fontsize=9)
+    if not in_rows:
+        handles, labels = panels.flat[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False, fontsize=9)
     return figure
 
 
-def shapc_bars(audit: Audit) -> Figure:
-    """Average accuracy, forgetting, SHAPC-Mean and SHAPC-Var of each learner with intervals (Figure 3)."""
+def _draw_histograms(panel: Any, values: Mapping[str, NDArray[np.float64]]) -> None:
+    """Draw the histograms of all learners over each other."""
+    for index, (learner, of_task) in enumerate(values.items()):
+        panel.hist(
+            of_task,
+            HISTOGRAM_EDGES,
+            density=True,
+            histtype="step",
+            color=series_color(index),
+            linewidth=1.4,
+            label=learner,
+        )
+        if len(of_task):
+            panel.axvline(of_task.mean(), color=series_color(index), linestyle="--", linewidth=1)
+
+
+def _draw_histogram_rows(panel: Any, values: Mapping[str, NDArray[np.float64]]) -> None:
+    """Draw one histogram of the same height per learner, the first learner on top."""
+    baselines = np.arange(len(values))[::-1]
+    for baseline, of_task in zip(baselines, values.values(), strict=True):
+        if len(of_task):
+            counts, _ = np.histogram(of_task, HISTOGRAM_EDGES)
+            heights = 0.85 * counts / max(1, counts.max())
+            panel.stairs(
+                baseline + heights, HISTOGRAM_EDGES, baseline=baseline, fill=True, color=series_color(0), alpha=0.55
+            )
+            panel.plot([of_task.mean()] * 2, [baseline, baseline + 0.9], color="black", linestyle="--", linewidth=1)
+    panel.hlines(baselines, 0, 1, color="#999", linewidth=0.5)
+    panel.set_yticks(baselines + 0.35, [style_shortened_label(learner) for learner in values])
+    panel.tick_params(axis="y", length=0)
+    panel.set_ylim(-0.1, len(values))
+
+
+def shapc_bars(audit: Audit, published: Mapping[str, Mapping[str, float]] | None = None) -> Figure:
+    """Average accuracy, forgetting, SHAPC-Mean and SHAPC-Var of each learner with intervals (Figure 3).
+
+    ``published`` maps a measure to the published value of each learner, which is marked by a diamond.
+    """
     names = list(_results(audit))
     entries = [entry for entry in audit.learners if entry.title in names]
-    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    figure = Figure(figsize=(max(9, 1.1 * len(entries)), 2.6), layout="constrained")
     panels = figure.subplots(1, len(BARS))
     for panel, measure in zip(panels, BARS, strict=True):
         for index, entry in enumerate(entries):
             value = entry.measures[measure]
-            panel.bar(index, value.mean, color=series_color(index), width=0.7)
+            color = series_color(index if len(entries) <= len(PALETTE) else 0)
+            panel.bar(index, value.mean, color=color, width=0.7)
             if not math.isnan(value.low):
                 panel.errorbar(
                     index, value.mean, [[value.mean - value.low], [value.high - value.mean]], color="#444", capsize=3
                 )
+        known = (published or {}).get(measure, {})
+        marked = [(index, known[entry.learner]) for index, entry in enumerate(entries) if entry.learner in known]
+        if marked:
+            panel.plot(*zip(*marked, strict=True), "D", color="white", markeredgecolor="black", markersize=4.5)
         arrow = "↑" if MEASURES[measure].higher_is_better else "↓"
         panel.set_title(f"{MEASURES[measure].label} {arrow}", fontsize=9)
         names = [style_shortened_label(entry.title) for entry in entries]

@@ -23,7 +23,7 @@ from perdure.metrics import (
     partial_spearman_correlation,
     spearman_correlation,
 )
-from perdure.reproduce.learners.run_rows import audit_of_rows, rows_of_learner
+from perdure.reproduce.learners.run_rows import audit_of_rows, measurements_of_rows, rows_of_learner
 from perdure.reproduce.result_rows import Row
 
 FloatArray = NDArray[np.float64]
@@ -154,7 +154,7 @@ def _answers(entry: Any, rows: Sequence[Row], clamp: LatentProperties | None) ->
     runs = {
         "accuracy": tuple(entry.run_values["average_accuracy"]),
         "bias": tuple(value for _, value in bias),
-        "cost": tuple(float(np.sum(run.cost.operations)) for run in _measurements(rows)),
+        "cost": tuple(float(run.cost.operations.sum()) for run in measurements_of_rows(rows) if run.cost is not None),
     }
     if shapc := [row["shapc"]["calibrated"]["mean"] for row in rows if row.get("shapc")]:
         runs |= {"shapc": tuple(shapc), "forgetting": tuple(entry.run_values["forgetting"])}
@@ -175,12 +175,6 @@ def _answers(entry: Any, rows: Sequence[Row], clamp: LatentProperties | None) ->
         supported = bool(clamp.supported["retention"][index])
     counts = Counter(name for name, _ in bias)
     return LearnerAnswers(entry.learner, values, runs, tuple(counts.most_common()), supported)
-
-
-def _measurements(rows: Sequence[Row]) -> list[Any]:
-    from perdure.record import Measurements  # noqa: PLC0415
-
-    return [serialization.from_json(row["measurements"], Measurements) for row in rows]
 
 
 def _explainers(row: Row) -> dict[str, float]:
@@ -256,7 +250,7 @@ def _early_numbers(rows: Sequence[Row], learners: Sequence[str]) -> dict[str, li
     found: dict[str, list[list[float]]] = {"SHAPC": [], "accuracy": [], "forgetting so far": [], "outcome": []}
     for learner in learners:
         own = rows_of_learner(rows, learner)
-        tables = [run.table for run in _measurements(own)]
+        tables = [run.table for run in measurements_of_rows(own)]
         seen = EARLY_STEP + 1
         matrices = [
             serialization.from_json(row["shapc"]["matrices"], dict[str, FloatArray])["calibrated"] for row in own

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from perdure.audits import LatentProperties, fit_clamp, serialization
+from perdure.audits import LatentProperties, fit_clamp
 from perdure.figures import save
 from perdure.metrics import Interval, SpearmanCorrelation
-from perdure.record import Measurements
 from perdure.reproduce.five_questions.analysis import ANSWERS, FiveAnswers, LearnerAnswers, RankGap, analyze
 from perdure.reproduce.five_questions.figure import five_questions_figure
 from perdure.reproduce.five_questions.studies import EXPLAINED_PER_TASK, STUDIES, examine_five_questions
@@ -18,6 +17,7 @@ from perdure.reproduce.learners.run_rows import (
     RowsTarget,
     audit_of_rows,
     chosen_settings_sentence,
+    measurements_of_rows,
     study_provenance,
 )
 from perdure.reproduce.learners.study import learner_study_cell, study_protocol_sentence, write_learner_study_page
@@ -78,12 +78,8 @@ def _clamp_fit(finished: FinishedStudy) -> LatentProperties | None:
     sequential = {entry.learner for entry in audit.learners if not entry.is_reference}
     if len(sequential) < 2:
         return None
-    runs = [run for run in _runs(finished) if run.learner in sequential]
+    runs = [run for run in measurements_of_rows(finished.rows) if run.learner in sequential]
     return fit_clamp(runs)[0]
-
-
-def _runs(finished: FinishedStudy) -> list[Measurements]:
-    return [serialization.from_json(row["measurements"], Measurements) for row in finished.rows]
 
 
 def _findings(results: FiveAnswers) -> list[tuple[str, str]]:

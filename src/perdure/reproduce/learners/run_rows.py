@@ -137,9 +137,14 @@ def shapc_finding(result: ShapcResult, study: Study, seed: int) -> dict[str, Any
     return {"shapc": replace(result, run=name, folder="", retraining=retraining).to_json()}
 
 
+def measurements_of_rows(rows: Sequence[Row]) -> list[Measurements]:
+    """Return the accuracies and costs of the runs in some rows."""
+    return [serialization.from_json(row["measurements"], Measurements) for row in rows]
+
+
 def audit_of_rows(rows: Sequence[Row]) -> Audit:
     """Return the audit of the runs in some rows, with their SHAPC results."""
-    runs = [serialization.from_json(row["measurements"], Measurements) for row in rows]
+    runs = measurements_of_rows(rows)
     results = [serialization.from_json(row["shapc"], ShapcResult) for row in rows if row.get("shapc") is not None]
     seeds = {run.run: int(row["seed"]) for run, row in zip(runs, rows, strict=True)}
     audit = audit_runs(runs, seeds=seeds)

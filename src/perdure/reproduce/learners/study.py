@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -15,15 +12,13 @@ from typing import Any
 import torch
 
 from perdure import learners, tasks
-from perdure.audits import Audit, Interval
-from perdure.audits import audit as audit_records
+from perdure.audits import Interval
 from perdure.base.files import read_json, write_atomically, write_json
-from perdure.engine import Engine
-from perdure.learners import Position, Progress, Run, Training
+from perdure.learners import Progress, Run, Training
 from perdure.learners.data import Preparation
 from perdure.learners.tuning import OnTrial, best_settings, with_tuned_settings
 from perdure.nets import features_of
-from perdure.record import Record, find_records
+from perdure.record import Record
 from perdure.tasks.benchmark import Augmentation
 
 Watcher = Callable[[str], AbstractContextManager[Progress]]
@@ -57,71 +52,14 @@ class Study:
     tasks: int = 5
 
 
-@dataclass(frozen=True)
-class Target:
-    """A page of results that can be reproduced."""
-
-    studies: Mapping[str, Study]
-    table: Callable[[Study, Audit, Path], str]
-    """Returns a study's section in Markdown."""
-    write_results: Callable[[list[str], Path], None]
-    """Writes the page from its sections."""
-    page: Path
-    """Default file of the page."""
-    explain: Callable[[Study, Path, Engine], None] | None = None
-    """Computes and stores the explanations that the table needs, with an engine."""
-
-
-class Stopwatch(Progress):
-    """Forwards a run's progress and records the CPU seconds of every training step after the first task."""
-
-    def __init__(self, inner: Progress) -> None:
-        self.inner = inner
-        self.seconds: list[float] = []
-        self.since: float | None = None
-        self.first = True
-
-    def begin_task(self, position: Position, done_batches: int) -> None:
-        """Reset the clock: the time before the first batch belongs to no training step."""
-        self.inner.begin_task(position, done_batches)
-        self.first, self.since = position.step == 0, None
-
-    def batch(self, epoch: int, loss: float) -> None:
-        """Record the time since the previous batch."""
-        self.inner.batch(epoch, loss)
-        now = time.process_time()
-        if self.since is not None and not self.first:
-            self.seconds.append(now - self.since)
-        self.since = now
-
-    def end_task(self, position: Position, accuracies: Sequence[float]) -> None:
-        """Forward the end of the task."""
-        self.inner.end_task(position, accuracies)
-
-
-def run_learner_study(study: Study, data_dir: Path | None, out: Path, watch: Watcher) -> Audit:
-    """Tune and train every learner; finished runs are skipped, so an interrupted study can be resumed.
-
-    Seeds are the outer loop, so that after an interruption the numbers of seeds per learner differ by at most one.
-    """
-    benchmark = load_learner_study_benchmark(study, data_dir)
-    for seed in range(study.seeds):
-        for name in study.learners:
-            train_study_learner(study, name, seed, benchmark, out, watch)
-    return audit_study(study, out)
-
-
 def train_study_learner(
     study: Study, name: str, seed: int, benchmark: tasks.Benchmark, out: Path, watch: Watcher
 ) -> None:
-    """Tune and train a learner with one seed, and store its inactive features and the time of its training steps."""
+    """Tune and train a learner with one seed, and store its inactive features."""
     folder = out / study.name / name
     run = tuned_learner_study_run(study, name, benchmark, folder, watch)
     with watch(f"{name} seed {seed}") as progress:
-        stopwatch = Stopwatch(progress)
-        record = learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", stopwatch)
-    if stopwatch.seconds:
-        write_json(folder / f"time-{seed}.json", {"step_seconds": statistics.median(stopwatch.seconds)})
+        record = learners.execute(replace(run, seed=seed), folder / f"seed-{seed}", progress)
     if not (features := learner_features_file(study, name, seed, out)).exists():
         write_json(features, {"inactive_features": inactive_learner_features(run, record)})
 
@@ -187,17 +125,6 @@ def load_learner_study_benchmark(study: Study, data_dir: Path | None) -> tasks.B
     return benchmark if study.augmentation is None else replace(benchmark, augmentation=study.augmentation)
 
 
-def audit_study(study: Study, out: Path) -> Audit:
-    """Return the audit of a study's records, with the learners in the study's order."""
-    audit = audit_records(out / study.name)
-    return replace(audit, learners=tuple(sorted(audit.learners, key=lambda entry: study.learners.index(entry.learner))))
-
-
-def learner_study_records(study: Study, out: Path) -> list[Record]:
-    """Return a study's finished records."""
-    return [record for path in find_records([out / study.name]) if (record := Record.open(path)).complete]
-
-
 def write_learner_study_page(intro: Sequence[str], sections: Sequence[str], titles: Sequence[str], path: Path) -> None:
     """Write a page of studies; sections of an existing page that are not given are kept, in the order of ``titles``."""
     by_heading = {_heading(section): section for section in sections}
@@ -215,10 +142,11 @@ def _heading(section: str) -> str:
     return section.partition("\n")[0]
 
 
-def learner_study_protocol(study: Study, record: Record) -> str:
-    """Return a sentence that describes the data, the network and the training of a study."""
+def learner_study_training(study: Study) -> str:
+    """Return the training data, the network and the training of a study in words."""
     training = study.training
     network = study.network if study.width is None else f"{study.network} width {study.width}"
+    images = "all training images" if study.per_class is None else f"{study.per_class} training images per class"
     tuning = f"{study.trials} trials" if study.trials else "no tuning"
     split = " (a fifth for validation)" if study.trials else ""
     tuning_sizes = [
@@ -229,27 +157,14 @@ def learner_study_protocol(study: Study, record: Record) -> str:
     if study.trials and tuning_sizes:
         tuning += f" (at {' and '.join(tuning_sizes)})"
     return (
-        f"Five tasks of two classes, {study.per_class} training images per class{split}, {network}, {training.optimizer}, "
-        f"{training.epochs} epochs per task, batch size {training.batch_size}, {tuning}, {study.seeds} seeds; "
-        f"torch {record.manifest.software['torch']}."
+        f"{images}{split}, {network}, {training.optimizer}, {training.epochs} epochs per task, "
+        f"batch size {training.batch_size}, {tuning}, {study.seeds} seeds"
     )
 
 
 def study_protocol_sentence(study: Study) -> str:
-    """Return sentences that describe the data, the network and the training of a study."""
-    training = study.training
-    network = study.network if study.width is None else f"{study.network} width {study.width}"
-    images = "all training images" if study.per_class is None else f"{study.per_class} training images per class"
-    split = ", a fifth of them for validation" if study.trials else ""
-    changed = [
-        f"{name} {size}" for name, size in (("width", study.tuning_width), ("epochs", study.tuning_epochs)) if size
-    ]
-    shorter = f" (at {' and '.join(changed)})" if changed else ""
-    tuning = f"{study.trials} tuning trials per learner{shorter}" if study.trials else "no tuning"
-    return (
-        f"{study.scenario.capitalize()}-incremental, {study.tasks} tasks, {images}{split}; {network}, {training.optimizer}, "
-        f"{training.epochs} epochs per task, batch size {training.batch_size}; {tuning}, {study.seeds} seeds."
-    )
+    """Return a sentence that describes the tasks, the data, the network and the training of a study."""
+    return f"{study.scenario.capitalize()}-incremental, {study.tasks} tasks, {learner_study_training(study)}."
 
 
 def learner_study_cell(value: Interval) -> str:
@@ -258,25 +173,3 @@ def learner_study_cell(value: Interval) -> str:
         return "–"
     margin = max(value.high - value.mean, value.mean - value.low)
     return f"{value.mean:.3f} ± {margin:.3f}" if margin >= 0.0005 else f"{value.mean:.3f}"
-
-
-def learner_study_operations(records: list[Record], learner: str) -> float:
-    """Return the mean number of multiply-adds of a learner's runs."""
-    spent = [float(r.cost.operations.sum()) for r in records if r.cost is not None and r.manifest.learner == learner]
-    return sum(spent) / len(spent)
-
-
-def learner_study_inactive_features(study: Study, out: Path, learner: str) -> float:
-    """Return the mean over seeds of `inactive_learner_features`."""
-    files = sorted((out / study.name / learner).glob("features-*.json"))
-    return statistics.fmean(float(read_json(file)["inactive_features"]) for file in files)
-
-
-def learner_study_step_seconds(study: Study, out: Path, learner: str) -> float:
-    """Return the median CPU seconds of a training step after the first task, averaged over seeds.
-
-    NaN if no step was timed: joint training has only one task.
-    """
-    files = sorted((out / study.name / learner).glob("time-*.json"))
-    times = [float(read_json(file)["step_seconds"]) for file in files]
-    return statistics.fmean(times) if times else math.nan

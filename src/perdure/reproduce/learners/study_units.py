@@ -8,20 +8,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from perdure.audits import Audit
 from perdure.base.errors import InputError
-from perdure.engine import Engine, StudyResult, Unit, UnitContext, fixed_threads, run_units, unit_name
+from perdure.engine import Engine, StudyResult, Unit, UnitContext, run_units, unit_name
 from perdure.engine.shared import Shared, shared_by_units
 from perdure.engine.status import FOLDER
 from perdure.engine.study import raise_incomplete
-from perdure.learners.progress import SILENT
 from perdure.learners.tuning import finished_trials
 from perdure.learners.units import TrialReporter, UnitReporter, is_finished
 from perdure.reproduce.learners.study import (
     Study,
     learner_features_file,
     load_learner_study_benchmark,
-    run_learner_study,
     train_study_learner,
     tuned_learner_study_run,
 )
@@ -57,18 +54,8 @@ class LoadedStudy:
         return is_finished(record) and learner_features_file(self.study, learner, seed, self.out).exists()
 
 
-def run_learner_study_units(study: Study, data_dir: Path | None, out: Path, engine: Engine) -> Audit:
-    """Tune and train every learner with an engine, and return the audit.
-
-    Raise `IncompleteStudyError` if units fail or belong to other shards. Results are those of `run_learner_study`.
-    """
-    train_learner_study_units(study, data_dir, out, engine)
-    with fixed_threads(engine.threads):  # everything is stored; settings that differ from the stored ones are refused
-        return run_learner_study(study, data_dir, out, lambda _: nullcontext(SILENT))
-
-
 def train_learner_study_units(study: Study, data_dir: Path | None, out: Path, engine: Engine) -> None:
-    """Tune and train every learner with an engine.
+    """Tune and train every learner with an engine; finished searches and runs are skipped.
 
     Raise `IncompleteStudyError` if units fail or belong to other shards.
     """

@@ -36,8 +36,11 @@ correlations, forgetting, cost and bias count negatively, so that a positive cor
 agree. Intervals of correlations treat the learners as a sample, and there are only seventeen: correlations below about .5
 cannot be distinguished from none. They are not corrected for the number of pairs: about one in twenty excludes 0 by
 chance. Cost is the number of multiply-adds of training, *least bias* the bias of the explainer
-that has the lowest. [How the numbers are read](../report.md).
+that has the lowest. Cumulative trains a new network for every task, so its reasons change as those of two networks from
+other seeds do. [How the numbers are read](../report.md).
 """
+SMALLEST_GAP = 2
+"""Difference of ranks from which a learner is named."""
 WORDS = {"SHAPC": "calibrated SHAPC", "accuracy": "accuracy", "forgetting so far": "forgetting so far"}
 
 
@@ -127,11 +130,18 @@ def _agreeing_given_accuracy(results: FiveAnswers) -> str:
 
 
 def _gap_sentence(gaps: Sequence[RankGap], *, kept: bool) -> str:
-    sure = [gap for gap in gaps if (gap.high < 0 if kept else gap.low > 0)]
+    """Return the learners whose ranks differ by at least two; accuracy is kept by the more accurate half only."""
     if not gaps:
         return ""
+    if kept:
+        accurate = (len(gaps) + 1) / 2
+        sure = [gap for gap in gaps if gap.high < 0 and gap.gap <= -SMALLEST_GAP and gap.by_accuracy <= accurate]
+    else:
+        sure = [gap for gap in gaps if gap.low > 0 and gap.gap >= SMALLEST_GAP]
     if not sure:
-        return "No learner: every interval of the difference of the two ranks includes 0."
+        return (
+            f"No learner: no difference of the two ranks is at least {SMALLEST_GAP} with an interval that excludes 0."
+        )
     ordered = sure if kept else sure[::-1]
     listing = "; ".join(
         f"`{gap.learner}`, rank {gap.by_accuracy:g} by accuracy and {gap.by_shapc:g} by calibrated SHAPC (difference "

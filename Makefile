@@ -28,7 +28,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 bench: $(STAMP)
-	for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run_comparisons.py $(ARGS)
 
 results-check: $(STAMP)
 	$(BIN)/python tools/results_check.py

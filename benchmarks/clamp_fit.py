@@ -15,12 +15,15 @@ import argparse
 import resource
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from comparison import Benchmark, Comparison, Options, Side, our_side, package_version, timed
 from perdure import surrogate
 from perdure.surrogate.estimation.adam import PaperParameters, adam_random_parameters, projected_adam
 from perdure.surrogate.problem import make_problem
@@ -91,15 +94,22 @@ def authors_loop(scenario: Scenario, steps: int = 1000) -> float:
 
 
 def one_start_seconds(scenario: Scenario) -> float:
-    """Return the time of one call with one start, the best of three."""
-    times = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        surrogate.fit(
-            scenario.curves, scenario.curriculum, "least-squares", starts=1, forecast=False, explanations=False
-        )
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    """Return the CPU time of one call with one start, the best of three."""
+    return min(timed(fit_loss, scenario, 1)[1] for _ in range(3))
+
+
+def fit_loss(scenario: Scenario, starts: int | None = None) -> float:
+    """Return the loss of our fit by least squares, with a number of starts or the default."""
+    options: dict[str, Any] = {} if starts is None else {"starts": starts}
+    fit = surrogate.fit(
+        scenario.curves, scenario.curriculum, "least-squares", forecast=False, explanations=False, **options
+    )
+    return float(fit.loss)
+
+
+def authors_loss_of(scenario: Scenario) -> float:
+    """Return the loss of the authors' procedure, computed without its loop."""
+    return float(projected_adam(make_problem(scenario.curves, scenario.curriculum), scenario.start)[1][0])
 
 
 def size_seconds(tasks: int) -> tuple[float, float]:
@@ -114,6 +124,54 @@ def size_seconds(tasks: int) -> tuple[float, float]:
     begin = time.process_time()
     fit = surrogate.fit(noisy, curriculum)
     return time.process_time() - begin, float(np.mean((np.asarray(fit.curves) - curves) ** 2))
+
+
+def compare(loops: int, scenarios: int, steps: int) -> Iterator[Comparison]:
+    """Compare the time and loss of one start, and the losses of complete fits, with the authors' procedure."""
+    problems = [appendix_b(seed) for seed in range(max(loops, scenarios))]
+    title = f"{TASKS} tasks, {ALGORITHMS} algorithms, {STEPS} steps"
+    theirs = [timed(authors_loop, problem, steps) for problem in problems[:loops]]
+    ours = [(fit_loss(problem, 1), one_start_seconds(problem)) for problem in problems[:loops]]
+    seconds = [float(np.median([run[1] for run in runs])) for runs in (ours, theirs)]
+    losses = [max(float(np.median([run[0] for run in runs])), SMALLEST_LOSS) for runs in (ours, theirs)]
+    yield Comparison(
+        f"CLAMP, one start, {title}",
+        "CPU seconds of a fit",
+        our_side("`surrogate.fit`", seconds[0], seconds=seconds[0], error=losses[0]),
+        Side(AUTHORS, package_version("torch"), seconds[1], seconds=seconds[1], error=losses[1]),
+        note=f"medians of {loops} problems",
+    )
+    pairs = [(fit_loss(problem), authors_loss_of(problem)) for problem in problems[:scenarios]]
+    medians = [max(float(np.median([pair[side] for pair in pairs])), SMALLEST_LOSS) for side in (0, 1)]
+    solved = [sum(pair[side] < SOLVED for pair in pairs) for side in (0, 1)]
+    yield Comparison(
+        f"CLAMP, complete fit, {title}",
+        "mean squared error of the curves",
+        our_side("`surrogate.fit`", medians[0]),
+        Side(AUTHORS, package_version("torch"), medians[1]),
+        note=f"medians of {len(pairs)} problems; below {SOLVED:g}: ours {solved[0]}, authors' procedure {solved[1]}",
+    )
+
+
+def clamp_benchmark(options: Options) -> Iterator[Comparison]:
+    """Yield the comparisons with the authors' procedure."""
+    yield from compare(1, 1, 5) if options.smoke else compare(3, 20, 1000)
+
+
+AUTHORS = "the authors' procedure, our implementation"
+SMALLEST_LOSS = 1e-16
+BENCHMARKS = (
+    Benchmark(
+        "clamp-fit",
+        "Fit of CLAMP",
+        f"""Random problems as in Appendix B of the paper, without noise. The authors' procedure (section 2.3) is a
+torch loop over algorithms, steps and tasks with 1000 steps of Adam; no code of theirs is used. Errors are mean squared
+differences of the fitted and the given curves; smaller ones than {SMALLEST_LOSS:g} count as that. Details:
+[CLAMP](../clamp.md).""",
+        clamp_benchmark,
+        plain=True,
+    ),
+)
 
 
 def main() -> int:
@@ -137,10 +195,8 @@ def main() -> int:
 
     ratios = []
     for number, scenario in enumerate(scenarios[: options.loops]):
-        begin = time.perf_counter()
-        authors_loss = authors_loop(scenario)
-        seconds = time.perf_counter() - begin
-        loop_free_loss = projected_adam(make_problem(scenario.curves, scenario.curriculum), scenario.start)[1][0]
+        authors_loss, seconds = timed(authors_loop, scenario)
+        loop_free_loss = authors_loss_of(scenario)
         own_seconds = one_start_seconds(scenario)
         ratios.append(seconds / own_seconds)
         print(
@@ -152,10 +208,7 @@ def main() -> int:
     one_start = []
     begin = time.perf_counter()
     for number, scenario in enumerate(scenarios):
-        authors_loss = float(projected_adam(make_problem(scenario.curves, scenario.curriculum), scenario.start)[1][0])
-        loss = surrogate.fit(
-            scenario.curves, scenario.curriculum, "least-squares", forecast=False, explanations=False
-        ).loss
+        authors_loss, loss = authors_loss_of(scenario), fit_loss(scenario)
         one_start.append(one_start_seconds(scenario))
         solved += loss < SOLVED
         solved_by_authors += authors_loss < SOLVED

@@ -2,36 +2,57 @@
 
 Ten examples and 50 background examples per network. Measured are the completeness of DeepSHAP, the conservation of LRP when
 the relevance absorbed by epsilon and biases is counted, the difference of maps from those of the same network written by hand
-with modules only, and the time to rewrite a network relative to the time to explain ten examples.
+with modules only, and the time to rewrite a network relative to the time to explain ten examples. The comparisons of make bench
+are computed from the same errors, and from the CPU times on networks that both explain correctly.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.explain_networks [--repeats N]
+    OMP_NUM_THREADS=1 python benchmarks/explain_networks.py [--repeats N]
 """
+
+from __future__ import annotations
 
 import argparse
 import copy
 import platform
+import sys
 import time
 import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from captum.attr import LRP, DeepLiftShap, GuidedBackprop
 from captum.attr._utils.lrp_rules import EpsilonRule
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from tests.helpers.network_styles import IMAGE, STYLES, BasicBlock, Style
 from tests.helpers.relevance import WEIGHTED, layerwise_relevance
 from torch import Tensor, nn
 
+from comparison import (
+    SAME_RESULT,
+    Benchmark,
+    Comparison,
+    NotMeasured,
+    Options,
+    Side,
+    our_side,
+    package_version,
+    shortest,
+)
 from perdure import explain
 from perdure.explain.checks.network import Inspection, inspect_network
 from perdure.explain.checks.rewriting import suitable_network
 from perdure.explain.explainer import get_explainer
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "explain-networks.md"
+Errors: TypeAlias = tuple[float, float | str]
 METHODS = ("deepshap", "lrp", "guided_backprop", "gradcam")
 EXAMPLES, BACKGROUND, TARGET, EPSILON = 10, 50, 1, 1e-3
 
@@ -69,13 +90,13 @@ def relative(values: Tensor, expected: Tensor, scale: Tensor | None = None) -> f
     return float((values.double() - expected.double()).detach().abs().max() / largest)
 
 
-def accuracy(style: Style) -> dict[str, tuple[str, str]]:
-    """Return the errors of a style, ours and captum's, by measurement."""
+def accuracy(style: Style) -> dict[str, Errors]:
+    """Return the errors of a style, ours and captum's, by measurement; the name of an error that captum raises stays."""
     written, modular = style.networks()
     x, background = style.inputs(EXAMPLES), style.inputs(BACKGROUND, seed=2)
     exact = copy.deepcopy(modular).double()
     difference = exact(x.double())[:, TARGET] - exact(background.double())[:, TARGET].mean()
-    errors: dict[str, tuple[str, str]] = {}
+    errors: dict[str, Errors] = {}
     for method in sorted(style.methods):
         maps = [ours(written, x, method, background), theirs(written, x, method, background)]
         if method == "deepshap":
@@ -94,10 +115,15 @@ def _sums(maps: Any) -> Any:
     return maps if isinstance(maps, str) else maps.double().flatten(1).sum(1)
 
 
-def _errors(values: list[Any], expected: Tensor, scale: Tensor | None = None) -> tuple[str, str]:
+def _errors(values: list[Any], expected: Tensor, scale: Tensor | None = None) -> Errors:
     """Return the largest differences relative to the largest expected value (or ``scale``); an error's name stays."""
-    first, second = (v if isinstance(v, str) else f"{relative(v, expected, scale):.0e}" for v in values)
-    return first, second
+    own, other = values
+    return relative(own, expected, scale), other if isinstance(other, str) else relative(other, expected, scale)
+
+
+def _cell(errors: Errors) -> str:
+    """Return both errors as text."""
+    return " / ".join(value if isinstance(value, str) else f"{value:.0e}" for value in errors)
 
 
 def cost(net: nn.Module, x: Tensor, background: Tensor, method: str, repeats: int) -> tuple[float, float, bool]:
@@ -158,17 +184,17 @@ def costs(repeats: int) -> dict[str, dict[str, tuple[float, float, bool]]]:
 
 
 def page(
-    errors: dict[str, dict[str, tuple[str, str]]], times: dict[str, dict[str, tuple[float, float, bool]]], repeats: int
+    errors: Mapping[str, Mapping[str, Errors]], times: dict[str, dict[str, tuple[float, float, bool]]], repeats: int
 ) -> str:
     """Return the page of results."""
     table = ["| network | as written | " + " | ".join(COLUMNS.values()) + " |", "|---|---|" + "---|" * len(COLUMNS)]
     for name, style in STYLES.items():
-        cells = [" / ".join(errors[name][column]) if column in errors[name] else "refused" for column in COLUMNS]
+        cells = [_cell(errors[name][column]) if column in errors[name] else "refused" for column in COLUMNS]
         table.append(f"| {name} | {style.text} | {' | '.join(cells)} |")
     timing = ["| network | " + " | ".join(METHODS) + " |", "|---|" + "---|" * len(METHODS)]
     for name, row in times.items():
         timing.append(f"| {name} | " + " | ".join(_time(row.get(method)) for method in METHODS) + " |")
-    worst = {c: max(float(e[c][0]) for e in errors.values() if c in e) for c in COLUMNS}
+    worst = {c: max(e[c][0] for e in errors.values() if c in e) for c in COLUMNS}
     return TEMPLATE.format(
         versions=f"torch {torch.__version__}, captum {version('captum')}, Python {platform.python_version()}",
         table="\n".join(table),
@@ -200,7 +226,7 @@ COLUMNS = {
 }
 TEMPLATE = """# Explanations of networks as people write them
 
-`python -m benchmarks.explain_networks` explains {count} small networks in common styles with the rule-based methods and
+`python benchmarks/explain_networks.py` explains {count} small networks in common styles with the rule-based methods and
 compares the result with captum on the same networks, in one run ({versions}, one CPU
 thread, cores shared with other jobs). DeepSHAP, and other methods where they need it, run on a copy that torch.fx
 rewrites: activations, additions, pooling and reshapes that are called as functions become modules, a module that
@@ -242,6 +268,92 @@ forward and backward pass of two examples to verify the copy. That is less than 
 with the exception of networks that need less than about 0.2 s for ten examples. It is more than 5 % where explaining
 ten examples takes only milliseconds: single-pass methods that need the copy, and networks on tables or short signals.
 """
+
+
+RESOLUTION = float(torch.finfo(torch.float32).eps)
+CORRECT = 1e-3
+"""Largest relative error of a correct map."""
+TITLES = {"deepshap": "DeepSHAP", "lrp": "LRP", "guided_backprop": "guided backprop"}
+PEERS = {"deepshap": "`DeepLiftShap`", "lrp": "`LRP`", "guided_backprop": "`GuidedBackprop`"}
+COMPARED = {
+    "completeness": ("deepshap", "DeepSHAP on networks as written, completeness"),
+    "conservation": ("lrp", "LRP on networks as written, conservation"),
+    "guided_backprop": ("guided_backprop", "guided backprop on networks as written, maps"),
+}
+SMOKE_STYLES = ("functional", "in place")
+
+
+def error_comparisons(errors: Mapping[str, Mapping[str, Errors]]) -> Iterator[Comparison]:
+    """Compare the largest error over the networks that captum explains without raising an error."""
+    for column, (method, task) in COMPARED.items():
+        both = [row[column] for row in errors.values() if column in row]
+        pairs = [(own, other) for own, other in both if not isinstance(other, str)]
+        correct = sum(other <= CORRECT for _, other in pairs)
+        own_correct = sum(own <= CORRECT for own, _ in both)
+        sides = [max(RESOLUTION, *(pair[side] for pair in pairs)) for side in (0, 1)]
+        yield Comparison(
+            task,
+            f"largest relative error of {len(pairs)} networks",
+            our_side(f"`{method}`", sides[0]),
+            Side(PEERS[method], package_version("captum"), sides[1]),
+            note=f"correct (error at most {CORRECT:g}): ours {own_correct} of {len(both)} networks, captum {correct}; "
+            f"captum raises an error on {len(both) - len(pairs)}",
+        )
+
+
+def time_comparisons(styles: Mapping[str, Style], repeats: int) -> Iterator[Comparison | NotMeasured]:
+    """Compare the CPU seconds on networks of which captum's maps agree with ours, as written or else in modules."""
+    for method, name in PEERS.items():
+        seconds, used = [0.0, 0.0], []
+        for title, style in styles.items():
+            if method not in style.methods:
+                continue
+            larger = replace(style, shape=(3, 32, 32)) if style.shape == IMAGE else style
+            x, background = larger.inputs(EXAMPLES), larger.inputs(BACKGROUND, seed=2)
+            for form, net in zip(("as written", "in modules"), larger.networks(), strict=True):
+                arguments = (net, x, method, background)
+                maps = theirs(*arguments)
+                if not isinstance(maps, str) and relative(maps, ours(*arguments)) <= CORRECT:
+                    times = shortest(partial(ours, *arguments), partial(theirs, *arguments), repeats)
+                    seconds = [total + part for total, part in zip(seconds, times, strict=True)]
+                    used.append(f"{title} {form}")
+                    break
+        task = f"{TITLES[method]}, {EXAMPLES} examples, networks on which both agree"
+        if not used:
+            yield NotMeasured(task, f"captum, {name}", "there is none")
+            continue
+        yield Comparison(
+            task,
+            SAME_RESULT,
+            our_side(f"`{method}`", seconds[0], seconds=seconds[0]),
+            Side(name, package_version("captum"), seconds[1], seconds=seconds[1]),
+            note=f"networks: {', '.join(used)}",
+        )
+
+
+def network_benchmark(options: Options) -> Iterator[Comparison | NotMeasured]:
+    """Yield the comparisons with captum."""
+    styles = {name: style for name, style in STYLES.items() if not options.smoke or name in SMOKE_STYLES}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield from error_comparisons({name: accuracy(style) for name, style in styles.items()})
+        yield from time_comparisons(styles, 1 if options.smoke else 5)
+
+
+BENCHMARKS = (
+    Benchmark(
+        "rule-based-maps",
+        "Rule-based explanations",
+        f"""{len(STYLES)} small networks in common styles, {EXAMPLES} examples, {BACKGROUND} background examples,
+epsilon {EPSILON} for LRP. Errors are relative to the largest expected value; smaller ones than the resolution of
+float32 count as that. A network "as written" uses functions, reused modules and operations in place as people write
+them. Times are the sum over networks on which both agree, as written or written in modules, images of 3 x 32 x 32;
+ours include all checks of the network. All networks and definitions: [explanations of networks as people write
+them](explain-networks.md).""",
+        network_benchmark,
+        packages=("captum",),
+    ),
+)
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ def print_outcome(outcome: Outcome) -> None:
 def main() -> int:
     """Fuzz the readers and print one line for each."""
     names = [reader.name for reader in READERS]
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=2000)
     parser.add_argument("--readers", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--seed", type=int, default=0)

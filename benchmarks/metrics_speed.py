@@ -1,9 +1,17 @@
-"""Time of all accuracy-matrix metrics on a 1000-task matrix, against a loop over the cells for one metric."""
+"""Time of backward transfer on a 1000-task matrix against a loop over the cells, and of all accuracy-matrix metrics.
 
-import time
+python benchmarks/metrics_speed.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Iterator
 
 import numpy as np
 
+from comparison import SAME_RESULT, Benchmark, Comparison, Options, Side, our_side, shortest, timed
 from perdure import metrics
 
 TASKS = 1000
@@ -34,19 +42,44 @@ def backward_transfer_loop(R: np.ndarray) -> float:
     return float(sum(R[i, j] - R[j, j] for i in range(n) for j in range(i)) / (n * (n - 1) / 2))
 
 
+def compare(tasks: int, repeats: int) -> Iterator[Comparison]:
+    """Compare backward transfer with the loop."""
+    R = np.random.default_rng(0).random((tasks, tasks))
+    assert abs(backward_transfer_loop(R) - metrics.backward_transfer(R)) < 1e-9
+    seconds = shortest(lambda: metrics.backward_transfer(R), lambda: backward_transfer_loop(R), repeats)
+    python = f"Python {platform.python_version()}"
+    yield Comparison(
+        f"backward transfer of {tasks} tasks",
+        SAME_RESULT,
+        our_side("`backward_transfer`", seconds[0], seconds=seconds[0]),
+        Side("loop over the cells", python, seconds[1], seconds=seconds[1]),
+    )
+
+
+def metric_benchmark(options: Options) -> Iterator[Comparison]:
+    """Yield the comparison."""
+    yield from compare(20 if options.smoke else TASKS, 3)
+
+
+BENCHMARKS = (
+    Benchmark(
+        "accuracy-metrics",
+        "Metrics of accuracy matrices",
+        "Best of three calls each, timed alternately. Our function also checks its input.",
+        metric_benchmark,
+        packages=("numpy",),
+        plain=True,
+    ),
+)
+
+
 def main() -> None:
-    """Print both times and their ratio."""
+    """Print the ratio, and the time of all metrics."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    for comparison in compare(TASKS, 3):
+        print(comparison.line())
     R = np.random.default_rng(0).random((TASKS, TASKS))
-    all_metrics(R)
-    start = time.perf_counter()
-    all_metrics(R)
-    metrics_seconds = time.perf_counter() - start
-    start = time.perf_counter()
-    value = backward_transfer_loop(R)
-    loop_seconds = time.perf_counter() - start
-    assert abs(value - metrics.backward_transfer(R)) < 1e-9
-    print(f"13 metrics on {TASKS} tasks: {metrics_seconds:.3f} s; one metric as a loop: {loop_seconds:.3f} s")
-    print(f"ratio: {metrics_seconds / loop_seconds:.3f}")
+    print(f"13 metrics on {TASKS} tasks: {timed(all_metrics, R)[1]:.3f} CPU s")
 
 
 if __name__ == "__main__":

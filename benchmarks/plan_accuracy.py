@@ -2,8 +2,8 @@
 
     python benchmarks/plan_accuracy.py [--data DATA] [--only digits] [--repeats 1] [--page docs/results/plans.md]
 
-Each case is planned and executed in a process of its own, one after the other, with the same engine. DATA holds mnist.npz and
-cifar10-small.npz; without it these cases are left out. Run it on a machine that does nothing else: a plan cannot know the load
+Each case is planned and executed in a process of its own, one after the other, with the same engine. DATA holds MNIST and
+CIFAR-10; without it these cases are left out. Run it on a machine that does nothing else: a plan cannot know the load
 of another time. On a busy machine, ``--cpu`` compares seconds of CPU time, in the cases with one worker.
 """
 
@@ -73,8 +73,8 @@ def real_cases(data: Path) -> list[Case]:
         "training": {"epochs": 4, "batch_size": 128, "lr": 0.001, "optimizer": "adam"},
     }
     cifar: dict[str, Any] = {
-        "benchmark": str(data / "cifar10-small.npz"),
-        "loading": {"scenario": "class", "tasks": 5, "per_class": 150},
+        "benchmark": "split-cifar10",
+        "loading": {"scenario": "class", "per_class": 150, "data_dir": str(data)},
         "network": "resnet18",
         "width": 8,
         "training": {"epochs": 3, "lr": 0.03},
@@ -294,7 +294,7 @@ def measure(arguments: argparse.Namespace) -> None:
 def main() -> None:
     """Compare the chosen cases and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with mnist.npz and cifar10-small.npz")
+    parser.add_argument("--data", type=Path, help="folder with MNIST and CIFAR-10")
     parser.add_argument("--only", default="", help="cases whose names contain this text")
     parser.add_argument("--repeats", type=int, default=1, help="the median ratio of this many repetitions counts")
     parser.add_argument("--cpu", action="store_true", help="compare CPU time instead of wall-clock time")

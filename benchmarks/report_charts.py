@@ -12,6 +12,9 @@ Times are medians, from the first statement of drawing until the frame is laid o
 take turns, so that a change of load affects all of them. Results: docs/results/report-charts.md.
 """
 
+from __future__ import annotations
+
+import argparse
 import base64
 import gzip
 import hashlib
@@ -23,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.helpers.pages import CHROMIUM, chromium, synthetic_runs
 
+from comparison import Benchmark, Comparison, NotMeasured, Options, Side, our_side
 from perdure.audits import audit_runs
 from perdure.report.chart_data import page_data
 from perdure.report.page import SCRIPTS, asset_text, content_security_policy, page_environment
@@ -242,12 +247,14 @@ def opened(browser: Any, path: Path, width: int = 1280, probe: bool = False) -> 
     return page
 
 
-def measure_times(browser: Any, ways: list[Variant], files: dict[str, Path], learners: int) -> None:
+def measure_times(
+    browser: Any, ways: list[Variant], files: dict[str, Path], learners: int, repeats: int = REPEATS
+) -> None:
     """Time opening the pages and drawing each chart; the variants take turns."""
     pages = {way.name: opened(browser, files[way.name]) for way in ways}
     opening: dict[str, list[float]] = {way.name: [] for way in ways}
     drawing: dict[tuple[str, str], list[float]] = {(way.name, id_): [] for way in ways for id_ in way.charts}
-    for _, way in itertools.product(range(REPEATS), ways):
+    for _, way in itertools.product(range(repeats), ways):
         page = pages[way.name]
         page.bring_to_front()
         page.evaluate("id => timeDrawing(id)", way.charts[0])  # not counted: the page also has to come to the front
@@ -378,35 +385,104 @@ def table(ways: list[Variant]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
-def main() -> None:
-    """Fetch the libraries, write the pages, measure, and print one table."""
-    if shutil.which("npm") is None or CHROMIUM is None or find_spec("playwright") is None:
-        print("skipped: npm, chromium and playwright are needed")
-        return
+@dataclass
+class Measured:
+    """The three ways to draw, and the version of Chromium."""
+
+    ways: list[Variant]
+    chromium: str
+
+
+def unavailable() -> str:
+    """Return why the charts cannot be compared here."""
+    tools = {"npm": shutil.which("npm"), "Chromium": CHROMIUM, "playwright": find_spec("playwright")}
+    absent = [name for name, found in tools.items() if found is None]
+    return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed" if absent else ""
+
+
+def measure(counts: Sequence[int], repeats: int, features_at: int | None) -> Measured | str:
+    """Return sizes and times with each number of learners, and the features with one of them; or why nothing was measured."""
+    if reason := unavailable():
+        return reason
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
         bundler = Bundler(folder)
         if reason := bundler.install():
-            print(f"skipped: {reason}")
-            return
+            return reason
         ways = variants(bundler)
-        for learners in LEARNERS:
+        for learners in counts:
             names = tuple(f"learner {number}" for number in range(1, learners + 1))
             data = page_data(audit_runs(synthetic_runs(names, tasks=TASKS, seeds=SEEDS)))
             files = {way.name: write_chart_page(way, data, folder / f"{way.name}-{learners}.html") for way in ways}
-            measure_times(browser, ways, files, learners)
-            if learners == LEARNERS[1]:
+            measure_times(browser, ways, files, learners, repeats)
+            if learners == features_at:
                 for way in ways:
                     check_features(browser, way, data, files[way.name])
-        print(
-            f"{', '.join(PACKAGES)}; Chromium {browser.version}; {TASKS} tasks, {SEEDS} seeds, medians of {REPEATS}\n"
+        return Measured(ways, browser.version)
+
+
+def chart_comparisons(measured: Measured, learners: int) -> Iterator[Comparison]:
+    """Compare the time and size of the charts that all three can draw with those of the libraries."""
+    ours, *others = measured.ways
+    common = [id_ for id_ in CHARTS if all(id_ in way.charts for way in measured.ways)]
+    versions = dict(package.removeprefix("@").rsplit("@", 1) for package in PACKAGES)
+    for way in others:
+        version = f"{way.library} {versions[way.library.removeprefix('@')]}"
+        times = [max(sum(each.milliseconds[learners, id_] for id_ in common), 0.1) for each in (ours, way)]
+        yield Comparison(
+            f"drawing {len(common)} charts of the report, {learners} learners",
+            "wall milliseconds",
+            our_side("scripts of the report", times[0]),
+            Side(way.name, version, times[1]),
+            note=f"Chromium {measured.chromium}",
         )
-        print(table(ways))
-        everything = sum(code_lines(script(file)) for file in SCRIPTS)
-        print(f"\nlines of our scripts: {everything}; a library replaces {ways[0].lines} of them in these charts")
-        shipped, complete = ways[0].sizes["all scripts, as shipped"], ways[1].sizes["library, complete"]
-        print(f"ours as shipped, not minified: {shipped[0] / 1e3:.1f} kB, gzipped {shipped[1] / 1e3:.1f} kB")
-        print(f"Plot with all its marks: {complete[0] / 1e3:.1f} kB, gzipped {complete[1] / 1e3:.1f} kB")
+        sizes = [sum(each.sizes[part][1] for part in ("library", "panel code", "style")) / 1e3 for each in (ours, way)]
+        yield Comparison(
+            "code that draws the charts of the report, minified and gzipped",
+            "kB",
+            our_side("scripts of the report", sizes[0]),
+            Side(way.name, version, sizes[1]),
+            note="" if way.charts == ours.charts else "without accuracy matrices",
+        )
+
+
+def chart_benchmark(options: Options) -> Iterator[Comparison | NotMeasured]:
+    """Yield the comparisons with both libraries."""
+    learners = LEARNERS[0] if options.smoke else LEARNERS[1]
+    measured = measure((learners,), 1 if options.smoke else REPEATS, None)
+    if isinstance(measured, str):
+        yield NotMeasured("charts of the report", "Observable Plot, uPlot", measured)
+    else:
+        yield from chart_comparisons(measured, learners)
+
+
+BENCHMARKS = (
+    Benchmark(
+        "report-charts",
+        "Charts of the report",
+        """The same charts in the same Chromium; medians of seven drawings, the three take turns. A drawing ends when
+the frame is painted on the main thread. The size is that of what draws the panels, with the parts of the library that
+they use. Other numbers of learners and what readers get: [charts of the report](report-charts.md).""",
+        chart_benchmark,
+    ),
+)
+
+
+def main() -> None:
+    """Fetch the libraries, write the pages, measure, and print one table."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    measured = measure(LEARNERS, REPEATS, LEARNERS[1])
+    if isinstance(measured, str):
+        print(f"skipped: {measured}")
+        return
+    ways = measured.ways
+    print(f"{', '.join(PACKAGES)}; Chromium {measured.chromium}; {TASKS} tasks, {SEEDS} seeds, medians of {REPEATS}\n")
+    print(table(ways))
+    everything = sum(code_lines(script(file)) for file in SCRIPTS)
+    print(f"\nlines of our scripts: {everything}; a library replaces {ways[0].lines} of them in these charts")
+    shipped, complete = ways[0].sizes["all scripts, as shipped"], ways[1].sizes["library, complete"]
+    print(f"ours as shipped, not minified: {shipped[0] / 1e3:.1f} kB, gzipped {shipped[1] / 1e3:.1f} kB")
+    print(f"Plot with all its marks: {complete[0] / 1e3:.1f} kB, gzipped {complete[1] / 1e3:.1f} kB")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ The examples have 32 x 32 pixels and maps of five learners after ten steps. Time
 page is usable (the load event, with the charts near the screen drawn), and until all charts and the viewer are drawn.
 """
 
+from __future__ import annotations
+
+import argparse
 import statistics
 import sys
 import tempfile
@@ -48,6 +51,7 @@ def cpu_seconds(session: Any) -> float:
 
 def main() -> None:
     """Write the page, open it repeatedly and print median times."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     names = tuple(f"learner {number}" for number in range(1, 26))
     audit = synthetic_audit(names, tasks=10, seeds=2)
     audit = replace(audit, trust=tuple(synthetic_findings(entry.run, entry.learner) for entry in audit.shapc))

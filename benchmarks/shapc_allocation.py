@@ -1,8 +1,9 @@
 """Gradients and CPU time of a SHAPC audit for one width of the interval of the calibrated score: former and present design.
 
-    python benchmarks/shapc_allocation.py [--examples 40] [--precision 0.02] [--learner rehearsal]
+    python benchmarks/shapc_allocation.py [--examples 40] [--precision 0.02] [--learner rehearsal] [--data-dir DIR]
 
-Records of rehearsal and DER++: five tasks of a part of CIFAR-10, ResNet-18 of width 16. Two designs explain them:
+Records of rehearsal and DER++: five tasks of Split CIFAR-10, 200 training images of each class, ResNet-18 of width 16.
+Two designs explain them:
 
 - former: the same number of examples of every task; each is explained with 5 untrained networks with all samples. The
   interval is Student's t.
@@ -79,8 +80,8 @@ def counted() -> Iterator[Cost]:
 
 def record(learner: str, data: Path | None) -> Path:
     """Return a five-task record of a learner; it is reused by later calls."""
-    path = FOLDER / learner
-    benchmark = tasks.load("split-cifar10", per_class=200, data_dir=data)
+    path = FOLDER / f"split-cifar10-{learner}"
+    benchmark = tasks.load("split-cifar10", scenario="class", per_class=200, data_dir=data)
     training = learners.Training(epochs=3, batch_size=32, lr=0.03)
     learners.execute(learners.Run(benchmark, learners.get(learner), "resnet18", 16, training), path)
     return path
@@ -140,7 +141,9 @@ def floor_difference(former: Measured, present: Measured) -> tuple[float, float]
 def main() -> None:
     """Print a table of audits and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, help="folder of CIFAR-10; downloaded if it is not there")
+    parser.add_argument(
+        "--data-dir", type=Path, help="folder with CIFAR-10; default: $PERDURE_DATA or the cache folder"
+    )
     parser.add_argument("--examples", type=int, default=DEFAULT, help="examples per task of the former design")
     parser.add_argument("--precision", type=float, default=0.02)
     parser.add_argument("--learner", action="append", help="learners; default rehearsal and der++")

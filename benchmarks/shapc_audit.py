@@ -5,51 +5,75 @@ examples per task, with both halves, references and intervals; its map is the me
 samples for an error of 0.10, and the metric example by example; its time is measured on parts of 100 samples and scaled. CPU
 time of one thread.
 
-    python benchmarks/shapc_audit.py [--examples 40]
+    python benchmarks/shapc_audit.py [--examples 40] [--data-dir DIR]
     python benchmarks/shapc_audit.py --metric
+
+The record is rehearsal on five tasks of Split CIFAR-10 with 200 training images of each class.
 """
 
+from __future__ import annotations
+
 import argparse
-import json
 import shutil
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from comparison import (
+    SAME_ERROR,
+    SAME_RESULT,
+    Benchmark,
+    Comparison,
+    NotMeasured,
+    Options,
+    Side,
+    add_options,
+    missing,
+    our_side,
+    package_version,
+    timed,
+)
+from explain_speed import SingleOutput
 from perdure import explain, learners, metrics, tasks
 from perdure.audits import ShapcSettings, audit_shapc
 from perdure.runs.data import balanced_data_order
 from perdure.runs.loaded_run import LoadedRun, load_run
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 FOLDER = Path(tempfile.gettempdir()) / "perdure-shapc-audit"
-TARGET_ERROR = 0.10
-PART = 100
 CHECKED = 1
 """Examples per task on which errors and the peer's time are measured."""
 
 
-def timed(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
-    """Return the result of a call and its CPU seconds."""
-    start = time.process_time()
-    result = call(*arguments)
-    return result, time.process_time() - start
+@dataclass(frozen=True)
+class Setting:
+    """The record, the sizes of the measurement and the relative error of the maps; ``part``: samples of shap in a call."""
 
+    folder: Path = FOLDER
+    benchmark: str = "split-cifar10"
+    data_dir: Path | None = None
+    per_class: int = 200
+    width: int = 16
+    epochs: int = 3
+    examples: int = 8
+    target_error: float = 0.10
+    reference_samples: int = 4000
+    first_samples: int = 200
+    part: int = 100
+    background: int = 100
 
-def record() -> Path:
-    """Return a five-task record of ResNet-18 of width 16 on a part of CIFAR-10; it is reused by later calls."""
-    path = FOLDER / "rehearsal"
-    benchmark = tasks.load(SHARED / "cifar10-small.npz", tasks=5, per_class=200)
-    training = learners.Training(epochs=3, batch_size=32, lr=0.03)
-    learners.execute(learners.Run(benchmark, learners.get("rehearsal"), "resnet18", 16, training), path)
-    return path
+    def record(self) -> Path:
+        """Return a record of ResNet-18; it is reused by later calls."""
+        path = self.folder / f"{self.benchmark}-rehearsal"
+        benchmark = tasks.load(self.benchmark, scenario="class", per_class=self.per_class, data_dir=self.data_dir)
+        training = learners.Training(epochs=self.epochs, batch_size=32, lr=0.03)
+        learners.execute(learners.Run(benchmark, learners.get("rehearsal"), "resnet18", self.width, training), path)
+        return path
 
 
 def cases(run: LoadedRun) -> list[tuple[int, int, int]]:
@@ -64,12 +88,13 @@ def cases(run: LoadedRun) -> list[tuple[int, int, int]]:
 class ExplainedExample:
     """A network, an example with its label, and the background."""
 
-    def __init__(self, run: LoadedRun, tau: int, t: int, row: int) -> None:
+    def __init__(self, run: LoadedRun, setting: Setting, tau: int, t: int, row: int) -> None:
         task = run.curriculum[tau]
         self.net = run.network(t)
         self.x = run.data.inputs(task, np.array([row]))
         self.y = int(run.data.labels(task)[row])
-        self.background = run.data.background(task, 100, 0)
+        self.background = run.data.background(task, setting.background, 0)
+        self.part = setting.part
 
     def ours(self, samples: int, seed: int) -> Tensor:
         """Return expected gradients, as the audit computes one half."""
@@ -82,24 +107,16 @@ class ExplainedExample:
         """Return a part of shap's estimate, restricted to one class."""
         import shap
 
-        class OneOutput(nn.Module):
-            def __init__(self, net: nn.Module, target: int) -> None:
-                super().__init__()
-                self.net, self.target = net, target
-
-            def forward(self, inputs: Tensor) -> Tensor:
-                scores: Tensor = self.net(inputs)[:, self.target : self.target + 1]
-                return scores
-
-        peer = shap.GradientExplainer(OneOutput(self.net, self.y), self.background, batch_size=PART)
-        return torch.from_numpy(np.asarray(peer.shap_values(self.x, nsamples=PART, rseed=seed)).reshape(self.x.shape))
+        peer = shap.GradientExplainer(SingleOutput(self.net, self.y), self.background, batch_size=self.part)
+        values = np.asarray(peer.shap_values(self.x, nsamples=self.part, rseed=seed))
+        return torch.from_numpy(values.reshape(self.x.shape))
 
     def shap_all(self, seed: int) -> Tensor:
         """Return a part of shap's estimate for all classes, as its public function computes it."""
         import shap
 
-        peer = shap.GradientExplainer(self.net, self.background, batch_size=PART)
-        values = np.asarray(peer.shap_values(self.x, nsamples=PART, rseed=seed))
+        peer = shap.GradientExplainer(self.net, self.background, batch_size=self.part)
+        values = np.asarray(peer.shap_values(self.x, nsamples=self.part, rseed=seed))
         return torch.from_numpy(values[..., self.y].reshape(self.x.shape))
 
 
@@ -108,17 +125,19 @@ def square_error(maps: Tensor, reference: Tensor) -> float:
     return float((maps - reference).square().sum() / reference.square().sum())
 
 
-def sufficient_samples(explained: list[ExplainedExample], references: list[Tensor]) -> tuple[int, float]:
+def sufficient_samples(
+    explained: list[ExplainedExample], references: list[Tensor], setting: Setting
+) -> tuple[int, float]:
     """Return the first number of samples, in steps of 15 %, at which the mean of both halves has the target error."""
-    samples = 200
+    samples = setting.first_samples
     while True:
         maps = [(example.ours(samples // 2, 0) + example.ours(samples // 2, 1)) / 2 for example in explained]
         squares = [square_error(mean, reference) for mean, reference in zip(maps, references, strict=True)]
         reached = float(np.sqrt(np.mean(squares)))
-        print(f"{samples} samples: error {reached:.3f}", flush=True)
-        if reached <= TARGET_ERROR:
+        print(f"  {samples} samples: error {reached:.3f}", flush=True)
+        if reached <= setting.target_error:
             return samples, reached
-        samples = 10 * round(0.115 * samples)
+        samples = max(samples + 10, 10 * round(0.115 * samples))
 
 
 def numpy_loop(before: np.ndarray, after: np.ndarray, top: float = 0.3) -> list[float]:
@@ -137,63 +156,134 @@ def numpy_loop(before: np.ndarray, after: np.ndarray, top: float = 0.3) -> list[
     return result
 
 
-def metric() -> dict[str, float]:
-    """Compare the metric alone on 10,000 pairs of 3 x 32 x 32 maps."""
+def metric(pairs: int = 10_000) -> Iterator[Comparison]:
+    """Compare the metric alone on pairs of 3 x 32 x 32 maps."""
     rng = np.random.default_rng(0)
-    before = rng.normal(size=(10_000, 3, 32, 32)).astype(np.float32)
+    before = rng.normal(size=(pairs, 3, 32, 32)).astype(np.float32)
     after = before + rng.normal(size=before.shape).astype(np.float32)
-    ratios = {}
     for kind in (np.float32, np.float64):
-        pair = before.astype(kind), after.astype(kind)
-        ours = min(timed(metrics.shapc, *pair)[1] for _ in range(5))
-        theirs = min(timed(numpy_loop, *pair)[1] for _ in range(3))
-        ratios[f"metric, {kind.__name__} maps"] = theirs / ours
-    return ratios
+        both = before.astype(kind), after.astype(kind)
+        ours = min(timed(metrics.shapc, *both)[1] for _ in range(5))
+        theirs = min(timed(numpy_loop, *both)[1] for _ in range(3))
+        yield Comparison(
+            f"SHAPC of {pairs:,} pairs of 3 x 32 x 32 maps, {kind.__name__}",
+            SAME_RESULT,
+            our_side("`metrics.shapc`", ours, seconds=ours),
+            Side("loop over maps and channels", package_version("numpy"), theirs, theirs),
+        )
 
 
-def audit(examples: int) -> dict[str, float]:
+PEERS = {"shap_one": ("one class", 3), "shap_all": ("all classes", 1)}
+
+
+def audit(setting: Setting) -> Iterator[Comparison]:
     """Compare the complete audit at equal error of the maps."""
-    run = load_run(record(), data_dir=SHARED, sequence=True)
-    explained = [ExplainedExample(run, *case) for case in cases(run)]
-    references = [example.ours(4000, 99) for example in explained]
-    samples, reached = sufficient_samples(explained, references)
+    run = load_run(setting.record(), data_dir=setting.data_dir, sequence=True)
+    explained = [ExplainedExample(run, setting, *case) for case in cases(run)]
+    references = [example.ours(setting.reference_samples, 99) for example in explained]
+    samples, reached = sufficient_samples(explained, references, setting)
     shutil.rmtree(run.cache.folder / "shapc", ignore_errors=True)
     settings = ShapcSettings(untrained=0, samples=samples)
-    result, our_time = timed(lambda: audit_shapc(run.path, settings=settings, examples=examples, data_dir=SHARED))
+    result, our_time = timed(
+        lambda: audit_shapc(run.path, settings=settings, examples=setting.examples, data_dir=setting.data_dir)
+    )
     steps = len(run.curriculum)
-    maps = examples * sum(steps - tau for tau in run.first_visits())
-    pairs = examples * sum(steps - 1 - tau for tau in run.first_visits())
-    print(f"perdure: {samples} samples, error {reached:.3f}, {our_time:.0f} s, {maps} maps; SHAPC-Mean {result.mean}")
-    print(f"         {result.budget}", flush=True)
+    maps = setting.examples * sum(steps - tau for tau in run.first_visits())
+    pairs = setting.examples * sum(steps - 1 - tau for tau in run.first_visits())
+    print(
+        f"  {samples} samples, error {reached:.3f}, {our_time:.0f} s, {maps} maps; SHAPC-Mean {result.mean}", flush=True
+    )
+    print(f"  {result.budget}", flush=True)
     rng = np.random.default_rng(0)
-    plane = rng.normal(size=(200, 3, 32, 32))
+    plane = rng.normal(size=(200, *explained[0].x.shape[1:]))
     loop_time = timed(numpy_loop, plane, plane + rng.normal(size=plane.shape))[1] / 200 * pairs
-    ratios = {}
-    for name, repeats in (("shap_one", 3), ("shap_all", 1)):
+    for name, (title, repeats) in PEERS.items():
         every = 1 if repeats > 1 else 4
         parts = [[timed(getattr(example, name), seed) for seed in range(repeats)] for example in explained[::every]]
         measured = zip(parts, references[::every], strict=True)
         square = np.mean([square_error(value, reference) for timings, reference in measured for value, _ in timings])
         seconds = np.mean([elapsed for timings in parts for _, elapsed in timings])
-        theirs = float(maps * seconds * square / TARGET_ERROR**2 + loop_time)
-        ratios[name.replace("_", ", ").replace("all", "ten classes").replace("one", "one class")] = theirs / our_time
-        print(
-            f"{name}: {PART * square / TARGET_ERROR**2:.0f} samples per map for the same error, {theirs:.0f} s",
-            flush=True,
+        factor = float(square) / setting.target_error**2
+        theirs = float(maps * seconds * factor + loop_time)
+        yield Comparison(
+            f"SHAPC audit of {steps} tasks, {setting.examples} examples per task, maps of error {setting.target_error:.2f}",
+            SAME_ERROR,
+            our_side("`audit_shapc`", our_time, seconds=our_time, error=reached, evaluations=samples * maps),
+            Side(
+                f"`GradientExplainer`, {title}, and a loop in NumPy",
+                package_version("shap"),
+                theirs,
+                theirs,
+                setting.target_error,
+                round(setting.part * factor) * maps,
+            ),
         )
-    return ratios
+
+
+def audit_benchmark(options: Options) -> Iterator[Comparison | NotMeasured]:
+    """Yield the comparison of the complete audit."""
+    if reason := missing("shap"):
+        yield NotMeasured("SHAPC audit", "shap, `GradientExplainer`", reason)
+    elif options.smoke:
+        with tempfile.TemporaryDirectory() as folder:
+            smoke = Setting(
+                Path(folder),
+                "split-digits",
+                per_class=4,
+                width=2,
+                epochs=1,
+                examples=2,
+                target_error=0.9,
+                reference_samples=100,
+                first_samples=20,
+                part=10,
+                background=8,
+            )
+            yield from audit(smoke)
+    else:
+        yield from audit(Setting(data_dir=options.data_dir))
+
+
+def metric_benchmark(options: Options) -> Iterator[Comparison | NotMeasured]:
+    """Yield the comparison of the metric."""
+    yield from metric(20 if options.smoke else 10_000)
+
+
+BENCHMARKS = (
+    Benchmark(
+        "shapc-audit",
+        "SHAPC audit of a record",
+        """Rehearsal on five tasks of Split CIFAR-10 (200 training images of each class), ResNet-18 of width 16. The
+maps of both sides have the same relative error (root mean square over example and network) against a reference with
+4,000 samples. Ours is the complete audit with both halves, noise ceiling and intervals, without untrained networks,
+because the alternative has no zero to calibrate with. The time of shap is measured on parts of 100 samples for one
+example per task and scaled to all maps; the metric is a loop over examples. "Evaluations" are gradients.""",
+        audit_benchmark,
+        packages=("shap",),
+    ),
+    Benchmark(
+        "shapc-metric",
+        "SHAPC of given maps",
+        "Ours: best of five calls; the loop in NumPy: best of three.",
+        metric_benchmark,
+        packages=("numpy",),
+        plain=True,
+    ),
+)
 
 
 def main() -> None:
     """Run the requested comparison and print the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=40, help="test examples per task")
     parser.add_argument("--metric", action="store_true", help="the metric alone")
+    add_options(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    ratios = metric() if arguments.metric else audit(arguments.examples)
-    print(json.dumps({name: round(ratio, 2) for name, ratio in ratios.items()}, indent=2))
+    setting = Setting(data_dir=arguments.data_dir, examples=arguments.examples)
+    for comparison in metric() if arguments.metric else audit(setting):
+        print(comparison.line(), flush=True)
 
 
 if __name__ == "__main__":

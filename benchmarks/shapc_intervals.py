@@ -3,9 +3,9 @@
     python benchmarks/shapc_intervals.py [--data-dir DATA] [--redraws 1000] [--repetitions 500]
 
 1. Simulation: tables of Beta-distributed values with known parameters.
-2. Redraws: a network is trained on Split Digits (with DATA also on small parts of MNIST and CIFAR-10). Each redraw takes
-   other examples and other random draws at the default budget. The interval must contain the score estimated from all
-   examples at ten times the budget.
+2. Redraws: a network is trained on Split Digits (with DATA, which holds MNIST and CIFAR-10, also on small parts of these).
+   Each redraw takes other examples and other random draws at the default budget. The interval must contain the score
+   estimated from all examples at ten times the budget.
 3. Untrained: the score between the trained network and untrained networks that the floor does not use must include 0.
 """
 
@@ -81,8 +81,8 @@ def trained_run(source: str, data_dir: Path | None, folder: Path) -> LoadedRun:
     benchmark = tasks.load(source, data_dir=data_dir, scenario="class", tasks=5, per_class=per_class)
     training = learners.Training(epochs=5, batch_size=16, lr=0.02)
     job = learners.Run(benchmark, learners.get("naive"), network="small-conv", width=8, training=training)
-    learners.execute(job, folder / Path(source).stem)
-    return load_run(folder / Path(source).stem, data_dir=data_dir, sequence=True)
+    learners.execute(job, folder / source)
+    return load_run(folder / source, data_dir=data_dir, sequence=True)
 
 
 def explained(run: LoadedRun, settings: ShapcSettings, later: Later, examples: int) -> dict[int, TaskValues]:
@@ -214,7 +214,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     sources = ["split-digits"]
     if options.data_dir is not None:
-        sources += ["split-mnist", str(options.data_dir / "cifar10-small.npz")]
+        sources += ["split-mnist", "split-cifar10"]
     with tempfile.TemporaryDirectory() as folder:
         for source in sources:
             run = trained_run(source, options.data_dir, Path(folder))
@@ -229,7 +229,7 @@ def main() -> None:
                 f"{included:.2f}",
                 f"{mean:+.3f}",
             )
-            print(f"| {Path(source).stem} | {' | '.join(measured)} |", flush=True)
+            print(f"| {source} | {' | '.join(measured)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ compared with the bias from many more permutations; the root mean square is over
 estimators are unbiased and the squared error is inversely proportional to the time (the slope is printed), so the ratio of
 times to equal error is the ratio of squared error times time. Intervals are over the groups (bootstrap).
 
-    python benchmarks/trust.py [--images N] [--permutations N] [--truth N]
+    python benchmarks/trust.py [--images N] [--permutations N] [--truth N] [--data-dir DIR]
 """
+
+from __future__ import annotations
 
 import argparse
 import time
@@ -17,7 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from explain_speed import images, trained
+from comparison import add_options
+from image_networks import ImageSet, cifar10
 from perdure import explain
 from perdure.metrics import attribution_biases
 from perdure.metrics.bias import SHARES, SIDES
@@ -69,13 +72,12 @@ def resampled_ratio(castro: Sequence[FloatArray], other: Sequence[FloatArray]) -
     return draws(castro) / draws(other)
 
 
-def main(count: int, permutations: int, truth: int) -> None:
+def measure(images: ImageSet, count: int, permutations: int, truth: int) -> None:
     """Sample, compare and print."""
-    torch.set_num_threads(1)
-    net = trained("lenet")
-    train, _, test, labels = images()
-    x, y = test[:: 1000 // count][:count], labels[:: 1000 // count][:count]
-    background = train[:100]
+    net = images.network("lenet")
+    rows = list(images.rows(count))
+    x, y = images.test[rows], images.test_labels[rows]
+    background = images.train[:100]
     maps = np.stack(
         [
             explain.attribute(net, x, y, name, background=background, reduce="pixels")
@@ -126,10 +128,17 @@ def report(errors: dict[tuple[str, int], list[FloatArray]], seconds: dict[str, f
             print(f"{name:>7} {share:4.0%}  {cell}  ({by_size})", flush=True)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=3)
     parser.add_argument("--permutations", type=int, default=160, help="permutations per estimator and image")
     parser.add_argument("--truth", type=int, default=400, help="antithetic permutations per image for the true bias")
+    add_options(parser)
     arguments = parser.parse_args()
-    main(arguments.images, arguments.permutations, arguments.truth)
+    torch.set_num_threads(1)
+    measure(cifar10(arguments.data_dir), arguments.images, arguments.permutations, arguments.truth)
+
+
+if __name__ == "__main__":
+    main()

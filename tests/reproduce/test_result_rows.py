@@ -27,6 +27,18 @@ def test_rows_are_found_by_their_key_in_a_later_call(tmp_path):
     assert (found["commit"], found["software"]) == (now.commit, now.software)
 
 
+def test_removed_rows_are_not_found_by_a_later_call(tmp_path):
+    file = tmp_path / "study.jsonl"
+    rows = ResultRows(file)
+    for seed in range(3):
+        rows.add({"learner": "naive", "seed": seed})
+    rows.remove(learner="naive", seed=1)
+    rows.remove(learner="ewc")
+    rows.add({"learner": "ewc", "seed": 0})
+    for each in (rows, ResultRows(file)):
+        assert [(row["learner"], row["seed"]) for row in each.rows] == [("naive", 0), ("naive", 2), ("ewc", 0)]
+
+
 def test_a_line_cut_off_by_a_crash_is_dropped_and_computed_again(tmp_path):
     file = tmp_path / "study.jsonl"
     ResultRows(file).add({"seed": 0})

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.base.errors import InputError
+from perdure.base.files import write_atomically
 from perdure.reproduce.provenance import Provenance, current_provenance
 
 Row = Mapping[str, Any]
@@ -43,6 +44,13 @@ class ResultRows:
     def select(self, **key: Any) -> list[Row]:
         """Return all rows with these values."""
         return [row for row in self.rows if all(row.get(name) == value for name, value in key.items())]
+
+    def remove(self, **key: Any) -> None:
+        """Remove all rows with these values, so that they are computed again."""
+        kept = [row for row in self.rows if not all(row.get(name) == value for name, value in key.items())]
+        if len(kept) < len(self.rows):
+            write_atomically(self.file, "".join(json.dumps(row) + "\n" for row in kept).encode())
+            self.rows = kept
 
     def add(self, row: Row, *, packages: Sequence[str] = ("torch",)) -> Row:
         """Append a row that was computed now, and return it with its provenance."""

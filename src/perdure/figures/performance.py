@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -138,12 +139,14 @@ def accuracy_differences_to(audit: Audit, reference: str = "cumulative") -> Figu
     accuracy = panels.flat[0].imshow(first.table, vmin=0, vmax=1, cmap="viridis")
     panels.flat[0].set_title(f"{reference}: accuracy", fontsize=10)
     _label_cells(panels.flat[0], first.table)
+    differences = [entry.table - first.table for entry in others]
+    largest = max([0.1, *(float(np.nanmax(np.abs(values))) for values in differences)])
     gap = None
-    for panel, entry in zip(panels.flat[1:], others, strict=False):
-        difference = entry.table - first.table
-        gap = panel.imshow(difference, vmin=-1, vmax=1, cmap="RdBu")
+    for panel, entry, difference in zip(panels.flat[1:], others, differences, strict=False):
+        gap = panel.imshow(difference, vmin=-largest, vmax=largest, cmap="RdBu")
         panel.set_title(f"{entry.learner} − {reference}", fontsize=10)
-        _label_cells(panel, difference, signed=True)
+        panel.tick_params(labelbottom=True)
+        _label_cells(panel, difference, dark=lambda value: abs(value) > 0.6 * largest, form="+.2f")
     for panel in panels.flat[1 + len(others) :]:
         panel.set_axis_off()
     names = [str(i + 1) for i in range(len(first.tasks))]
@@ -157,16 +160,17 @@ def accuracy_differences_to(audit: Audit, reference: str = "cumulative") -> Figu
     return figure
 
 
-def _label_cells(panel: Any, values: FloatArray, *, signed: bool = False) -> None:
-    """Write the values into the cells of a heat map with at most 144 cells."""
+def _label_cells(
+    panel: Any, values: FloatArray, dark: Callable[[float], bool] = lambda value: value <= 0.6, form: str = ".2f"
+) -> None:
+    """Write the values into the cells of a heat map with at most 144 cells; ``dark`` says which cells need white text."""
     if values.size > 144:
         return
     for step, task in np.ndindex(*values.shape):
-        value = values[step, task]
+        value = float(values[step, task])
         if not math.isnan(value):
-            dark = abs(value) > 0.6 if signed else value <= 0.6
-            text = f"{value:+.2f}" if signed else f"{value:.2f}"
-            panel.text(task, step, text, ha="center", va="center", color="white" if dark else "black", fontsize=7)
+            shade = "white" if dark(value) else "black"
+            panel.text(task, step, format(value, form), ha="center", va="center", color=shade, fontsize=7)
 
 
 def performance_criteria_dots(audit: Audit) -> Figure:

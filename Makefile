@@ -38,6 +38,7 @@ results-check: $(STAMP)
 
 docs: $(STAMP) demo/report.html
 	$(BIN)/python tools/screenshots.py demo/report.html docs/images
+	$(BIN)/python tools/gallery.py demo docs
 	$(BIN)/mkdocs build --strict
 
 demo/report.html: | $(STAMP)

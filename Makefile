@@ -39,6 +39,7 @@ results-check: $(STAMP)
 docs: $(STAMP) demo/report.html
 	$(BIN)/python tools/screenshots.py demo/report.html docs/images
 	$(BIN)/python tools/gallery.py demo docs
+	$(BIN)/python tools/api_pages.py docs/api
 	$(BIN)/mkdocs build --strict
 
 demo/report.html: | $(STAMP)

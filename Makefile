@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test tutorials soak lint bench docs results-check clean
+.PHONY: demo test extra soak lint bench docs results-check clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -15,10 +15,10 @@ demo: $(STAMP)
 	$(BIN)/perdure demo --out demo
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m 'not slow and not tutorial'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m 'not slow and not extra'
 
-tutorials: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m tutorial
+extra: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m extra
 
 soak: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m slow

@@ -41,7 +41,7 @@ def similar(first: float, second: float) -> bool:
     return abs(first - second) <= max(0.25 * abs(first), 5 if abs(first) > 1 else 0.02)
 
 
-@pytest.mark.tutorial
+@pytest.mark.extra
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_works_as_printed(perdure, tmp_path, monkeypatch, page):
     monkeypatch.setenv("COLUMNS", "100")

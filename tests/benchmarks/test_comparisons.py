@@ -43,6 +43,7 @@ def check(benchmark: Benchmark) -> None:
         assert comparison_from_row(json.loads(json.dumps(item.row()))) == item
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("module", [name for name in run_comparisons.MODULES if name != "report_charts"])
 def test_every_comparison_runs_at_its_smallest_size(module):
     for benchmark in importlib.import_module(module).BENCHMARKS:

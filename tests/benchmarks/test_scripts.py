@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text())
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_every_script_describes_itself_and_its_options(script, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(script), "--help"])

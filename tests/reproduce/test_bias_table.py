@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -217,12 +218,30 @@ def test_a_network_without_data_is_listed_and_the_others_run(tmp_path):
     text = table.run_table_studies(workspace, [good, bad])
     assert "### Table\n\nNot run: " in text
     assert "adult.data" in text
-    assert "### Small, digits\n\nTest accuracy 0.500" in text
+    assert re.search(r"### Small, digits\n\nMeasured \d{4}-\d\d-\d\d, commit .*\n\nTest accuracy 0\.500", text)
     with pytest.raises(InputError, match=r"adult\.data"):
         table.run_table_studies(workspace, [bad])
 
 
-def test_missing_data_name_the_option(tmp_path):
-    for read in (tabular.tabular_benchmark, table.table_tiny_imagenet):
-        with pytest.raises(InputError, match="--data-dir"):
-            read(tmp_path)
+def test_missing_tables_name_the_option(tmp_path):
+    with pytest.raises(InputError, match="--data-dir"):
+        tabular.tabular_benchmark(tmp_path)
+
+
+def test_without_the_file_of_twenty_classes_the_first_task_of_tiny_imagenet_is_used(tmp_path, monkeypatch):
+    calls = []
+
+    def load(source, **options):
+        calls.append((source, options))
+        return tasks.load("split-digits", scenario="class", per_class=10)
+
+    monkeypatch.setattr(table, "tasks", SimpleNamespace(load=load))
+    benchmark = table.table_tiny_imagenet(tmp_path)
+    assert calls == [
+        ("split-tiny-imagenet", {"scenario": "class", "tasks": 10, "per_class": 100, "data_dir": tmp_path})
+    ]
+    assert len(benchmark.tasks) == 1
+    assert set(benchmark.tasks[0].train.y.tolist()) == {0, 1}
+    (tmp_path / "tiny-imagenet-20.zip").touch()
+    table.table_tiny_imagenet(tmp_path)
+    assert calls[1] == (tmp_path / "tiny-imagenet-20.zip", {"scenario": "class", "tasks": 1})

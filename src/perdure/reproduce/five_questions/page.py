@@ -44,10 +44,20 @@ SMALLEST_GAP = 2
 WORDS = {"SHAPC": "calibrated SHAPC", "accuracy": "accuracy", "forgetting so far": "forgetting so far"}
 
 
-def write_five_questions_page(finished: Sequence[FinishedStudy], page: Path, data_dir: Path | None = None) -> None:  # noqa: ARG001
+def write_five_questions_page(
+    finished: Sequence[FinishedStudy],
+    page: Path,
+    data_dir: Path | None = None,  # noqa: ARG001
+) -> None:
     """Write the page from some studies; sections of other studies on an existing page are kept."""
     sections = [five_questions_section(entry, page.parent) for entry in finished]
-    write_learner_study_page(INTRODUCTION.split("\n"), sections, [study.title for study in STUDIES.values()], page)
+    earlier = page.read_text(encoding="utf-8") if page.exists() else ""
+    text = earlier + "".join(sections)
+    missing = [study.title for study in STUDIES.values() if f"## {study.title}\n" not in text]
+    intro = INTRODUCTION.split("\n")
+    if missing:
+        intro = [*intro[:-1], "", f"Not finished yet: {', '.join(missing)}.", ""]
+    write_learner_study_page(intro, sections, [study.title for study in STUDIES.values()], page)
 
 
 def five_questions_section(finished: FinishedStudy, pictures: Path) -> str:

@@ -19,7 +19,7 @@ from perdure.figures.style import PALETTE, series_color, style_shortened_label
 
 BARS = ("average_accuracy", "forgetting", "shapc_mean", "shapc_var")
 MOST_OVERLAID = 4
-"""Histograms that can be drawn over each other and still be told apart."""
+"""The largest number of histograms that are drawn over each other; more are drawn in rows."""
 HISTOGRAM_EDGES = np.linspace(0, 1, 21)
 
 

@@ -181,16 +181,13 @@ def _checkpoint_pairs(
     parts, scores = [], []
     for first, second in combinations(steps, 2):
         parts.append(
-            Pairs(
-                # The task is part of an example's number, because examples of different tasks must not be confused.
-                example=np.asarray(rows, dtype=np.int64) + (task << 32),
-                group=np.full(len(rows), task),
-                first=np.full(len(rows), first),
-                second=np.full(len(rows), second),
-                label=labels[rows],
-                first_predicted=predicted[first],
-                second_predicted=predicted[second],
-                distances=retraining_map_distances(maps[first], maps[second]),
+            Pairs.of_models(
+                rows,
+                task,
+                labels[rows],
+                (first, second),
+                (predicted[first], predicted[second]),
+                retraining_map_distances(maps[first], maps[second]),
             )
         )
         scores.append(shapc(_as_images(maps[first]), _as_images(maps[second])))

@@ -61,6 +61,30 @@ class Pairs:
         kinds = {kind: np.concatenate([part.distances[kind] for part in parts]) for kind in parts[0].distances}
         return cls(**columns, distances=kinds)
 
+    @classmethod
+    def of_models(
+        cls,
+        rows: Any,
+        task: int,
+        labels: IntArray,
+        models: tuple[int, int],
+        predicted: tuple[IntArray, IntArray],
+        distances: dict[str, FloatArray],
+    ) -> Pairs:
+        """Return the pairs of two models on the examples ``rows`` of a task."""
+        first, second = models
+        return cls(
+            # The task is part of an example's number, because examples of different tasks must not be confused.
+            example=np.asarray(rows, dtype=np.int64) + (task << 32),
+            group=np.full(len(rows), task),
+            first=np.full(len(rows), first),
+            second=np.full(len(rows), second),
+            label=labels,
+            first_predicted=predicted[0],
+            second_predicted=predicted[1],
+            distances=distances,
+        )
+
     @property
     def both_right(self) -> NDArray[np.bool_]:
         """S=: both models predict the true class."""

@@ -8,8 +8,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from perdure.audits import BiasSettings, MapSettings, ShapcSettings, record_bias, serialization
 from perdure.audits import audit as audit_records
 from perdure.audits.bias.results import BiasResult
@@ -156,15 +154,13 @@ def _pairs_of_seeds(runs: Sequence[LoadedRun], step: int, task: int, method: str
         predicted.append(run_predictions(rule, x, run.candidates(step, task)))
         maps.append(settings.maps(method, network, number, x, labels[rows], background, rows))
     return [
-        Pairs(
-            example=np.asarray(rows, dtype=np.int64) + (task << 32),
-            group=np.full(len(rows), task),
-            first=np.full(len(rows), first),
-            second=np.full(len(rows), second),
-            label=labels[rows],
-            first_predicted=predicted[first],
-            second_predicted=predicted[second],
-            distances=retraining_map_distances(maps[first], maps[second]),
+        Pairs.of_models(
+            rows,
+            task,
+            labels[rows],
+            (first, second),
+            (predicted[first], predicted[second]),
+            retraining_map_distances(maps[first], maps[second]),
         )
         for first, second in combinations(range(len(runs)), 2)
     ]

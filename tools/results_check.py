@@ -3,14 +3,16 @@
     python tools/results_check.py [--write]
 
 Each section of a page in docs/results states when and at which commit it was measured. tools/results_code.toml names the code
-that a page depends on. A section is older if a later commit changed this code. This does not mean that its numbers are
-wrong, but they have not been measured since. The exit code is 1 if a section is older or states no commit. --write copies
-dates and commits to src/perdure/reproduce/measured.json, which perdure reproduce --list shows.
+that a page depends on. A section is older if this code has changed since; changes of docstrings, comments and formatting do
+not count. This does not mean that its numbers are wrong, but they have not been measured since. The exit code is 1 if a
+section is older or states no commit. --write copies dates and commits to src/perdure/reproduce/measured.json, which
+perdure reproduce --list shows.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import subprocess
 import sys
@@ -61,6 +63,37 @@ def changes(root: Path, commit: str, paths: Sequence[str]) -> list[str] | None:
     return result.stdout.splitlines() if result.returncode == 0 else None
 
 
+def changed_files(root: Path, commit: str, paths: Sequence[str]) -> list[str]:
+    """Return the files below the paths whose code is not that of the commit."""
+    names = _git_text(root, "diff", "--name-only", "--no-renames", commit, "HEAD", "--", *paths).splitlines()
+    return [
+        name
+        for name in names
+        if not name.endswith(".py")
+        or _code(_git_text(root, "show", f"{commit}:{name}")) != _code(_git_text(root, "show", f"HEAD:{name}"))
+    ]
+
+
+def _git_text(root: Path, *arguments: str) -> str:
+    """Return what git prints; nothing if it fails, as for a file that a commit does not have."""
+    command = ["git", *arguments]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).stdout  # noqa: S603
+
+
+def _code(text: str) -> str:
+    """Return Python code without docstrings, comments and formatting."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):  # a string that stands alone is a docstring, of an attribute too
+            node.body = [item for item in body if not _is_docstring(item)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
 def check_page(root: Path, name: str, text: str, paths: Sequence[str]) -> list[Finding]:
     """Return a finding for each section of a page."""
     found = [
@@ -75,10 +108,17 @@ def _problem(root: Path, stated: Provenance, paths: Sequence[str]) -> str:
     later = changes(root, stated.commit, paths)
     if later is None:
         return f"was measured at commit {stated.commit}, which this clone does not have"
-    if not later:
+    if not later or not (files := changed_files(root, stated.commit, paths)):
         return ""
     count = f"{len(later)} commit{'' if len(later) == 1 else 's'}"
-    return f"was measured {stated.last} at {stated.commit}; {count} changed its code since, last {later[0]}"
+    return (
+        f"was measured {stated.last} at {stated.commit}; {count} since, last {later[0]}; changed code: {_listed(files)}"
+    )
+
+
+def _listed(files: Sequence[str], shown: int = 3) -> str:
+    more = f" and {len(files) - shown} more" if len(files) > shown else ""
+    return ", ".join(files[:shown]) + more
 
 
 def main() -> int:

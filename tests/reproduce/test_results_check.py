@@ -52,8 +52,30 @@ def test_a_section_is_older_only_if_its_own_code_has_changed(check, repository):
     git(repository, "commit", "-qam", "The sign is right")
     (finding,) = check.check_page(repository, "p.md", page, ["used.py"])
     assert finding.section == "Section"
-    assert f"was measured 2026-11-19 at {commit}; 1 commit changed its code since" in finding.problem
-    assert "The sign is right" in finding.problem
+    assert f"was measured 2026-11-19 at {commit}; 1 commit since, last" in finding.problem
+    assert "The sign is right; changed code: used.py" in finding.problem
+
+
+def test_docstrings_comments_and_formatting_are_not_code(check, repository):
+    source = '"""Old."""\n\n\ndef f(x):\n    """Old."""\n    return g(x, "text")  # old\n'
+    (repository / "used.py").write_text(source)
+    git(repository, "commit", "-qam", "function")
+    commit = git(repository, "rev-parse", "--short=10", "HEAD")
+
+    def problem(changed):
+        (repository / "used.py").write_text(changed)
+        git(repository, "commit", "-qam", "change")
+        (finding,) = check.check_page(repository, "p.md", line(commit), ["used.py"])
+        return finding.problem
+
+    assert not problem(
+        '"""New."""\n\n\ndef f(x):\n    """New.\n\n    >>> f(1)\n    """\n    return g(\n        x, "text")\n'
+    )
+    assert problem(source.replace('"text"', '"other"'))
+    git(repository, "rm", "-q", "used.py")
+    git(repository, "commit", "-qm", "removed")
+    (finding,) = check.check_page(repository, "p.md", line(commit), ["used.py"])
+    assert finding.problem
 
 
 def test_sections_are_judged_one_by_one(check, repository):

@@ -342,7 +342,10 @@ def test_an_interrupted_command_says_how_to_resume(perdure, monkeypatch):
 @pytest.mark.slow  # CI runs make demo
 def test_the_demo_trains_audits_and_reports(perdure, tmp_path):
     text = perdure("demo", "--seeds", "1").stdout
-    assert "Report: demo/report.html" in text
+    steps = ["1/4 Training.", "trains from scratch", "2/4 Trust.", "3/4 Retraining.", "4/4 Reasons and causes."]
+    shown = [*steps, "#  learner", "Report: demo/report.html"]
+    assert sorted(shown, key=text.index) == shown
+    assert text.endswith("Report: demo/report.html\n")
     assert (tmp_path / "demo/report.html").exists()
     assert (tmp_path / "demo/accuracy.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "demo/audit.json").exists()

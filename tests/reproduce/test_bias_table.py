@@ -158,6 +158,16 @@ def test_nearest_columns_finds_the_matching_map(tmp_path):
     assert "GI" not in text
 
 
+def test_the_signed_gradient_is_compared_with_the_stored_shapley_values(tmp_path):
+    workspace = Workspace(None, tmp_path / "out", tmp_path, lambda *_: None)
+    study = table.Study("lenet", "Small, digits", small_model, 4, 20, estimator="regression", methods=("grad",))
+    model, _ = table.measure_table_study(study, workspace)
+    stored = sorted(workspace.out.rglob("values.safetensors"))
+    table.table_signed_gradient_bias(study, model, workspace)
+    assert sorted(workspace.out.rglob("values.safetensors")) == stored
+    assert len(stored) == 4
+
+
 def test_the_signed_gradient_has_the_sign_of_the_largest_channel(tmp_path):
     layer = torch.nn.Linear(2 * 2 * 2, 2)
     network = torch.nn.Sequential(torch.nn.Flatten(), layer).eval()

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from perdure import explain, figures, tasks
-from perdure.audits.bias.measure import METHODS, BiasSettings, PreparedBias, measure_bias, prepare_bias
+from perdure.audits.bias.measure import INPUT, METHODS, BiasSettings, PreparedBias, measure_bias, prepare_bias
 from perdure.audits.bias.results import BiasResult
 from perdure.audits.bias.shapley_cache import CachedShapley
 from perdure.audits.bias.units import fill_shapley_cache
@@ -80,7 +80,7 @@ def _on_tiny(network: str, workspace: Workspace) -> TrainedModel:
 
 _INPUT_METHODS = tuple(method for method in METHODS if method != "gradcam")  # Grad-CAM needs a convolutional layer
 TINY = Training(epochs=20, batch_size=32, lr=0.01, momentum=0.9, milestones=(15,), decay=0.2)
-LENET = Study("lenet", "LeNet, CIFAR-10", trained_models.trained_lenet, 100, 500)
+LENET = Study("lenet", "LeNet, CIFAR-10", trained_models.trained_lenet, 100, 160, estimator="regression")
 STUDIES = (
     LENET,
     *(
@@ -160,16 +160,9 @@ def table_signed_gradient_bias(study: Study, model: TrainedModel, workspace: Wor
     x, y = model.examples(study.examples)
     gradient = explain.attribute(model.network, x, y, "grad").detach()
     signed = gradient.gather(1, gradient.abs().argmax(dim=1, keepdim=True)).flatten(1).double().numpy()
+    prepared = prepare_bias(model.network, x, y, model.background(BACKGROUND), _settings(study, model))
     reference = CachedShapley(Cache(workspace.out))(
-        model.network,
-        x,
-        y,
-        background=model.background(BACKGROUND),
-        samples=study.permutations,
-        estimator="antithetic",
-        seed=0,
-        baseline=None,
-        players=explain.pixel_players(tuple(x.shape[1:])),
+        prepared.network, prepared.x, prepared.units, **prepared.tables[INPUT]
     )
     return attribution_biases(signed, reference.values)
 

@@ -39,6 +39,8 @@ results-check: $(STAMP)
 docs: $(STAMP) demo/report.html
 	$(BIN)/python tools/screenshots.py demo/report.html docs/images
 	$(BIN)/python tools/gallery.py demo docs
+	$(BIN)/python tools/concept_pictures.py docs
+	$(BIN)/python tools/glossary_page.py docs/glossary.md
 	$(BIN)/python tools/api_pages.py docs/api
 	$(BIN)/mkdocs build --strict
 

@@ -1,4 +1,4 @@
-"""The tutorials: every file, command and example works as it is printed, in order, in an empty folder."""
+"""Tutorials, concepts and how-to pages: files, commands and examples work as they are printed, in order, in an empty folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "docs" / "ten-minutes.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+FOLDERS = ("tutorials", "concepts", "how-to")
+PAGES = [
+    ROOT / "docs" / "ten-minutes.md",
+    *(page for name in FOLDERS for page in sorted((ROOT / "docs" / name).glob("*.md")) if page.stem != "index"),
+]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 PLACEHOLDER = "..."
 NUMBER = r"[-+]?\d+(?:\.\d+)?"
@@ -42,7 +46,7 @@ def similar(first: float, second: float) -> bool:
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_a_tutorial_works_as_printed(perdure, tmp_path, monkeypatch, page):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("PERDURE_CONFIG_DIR", str(tmp_path / ".config"))

@@ -84,6 +84,34 @@ def attribute(
     A float16 or bfloat16 network is explained through a float32 copy. Token ids need ``perdure.adapt(model, Tokens(mask))``,
     or for shapley and lime a ``baseline``, the id of a mask token.
     Random draws depend only on the seed and the example. ``progress(done, total)`` is called as examples are finished.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> network = nn.Linear(3, 2, bias=False)
+    >>> _ = network.weight.data.copy_(torch.tensor([[1.0, -2.0, 0.0], [0.0, 1.0, 1.0]]))
+    >>> x = torch.tensor([[1.0, 1.0, 5.0]])
+    >>> explain.attribute(network, x, target=0, method="gradient_x_input").tolist()
+    [[1.0, -2.0, 0.0]]
+    >>> explain.attribute(network, x, 0, "shapley", baseline="zero", samples=50).round(decimals=3).tolist()
+    [[1.0, -2.0, 0.0]]
+
+    Methods that compare with other inputs need a background:
+
+    >>> background = torch.tensor([[1.0, 0.0, 5.0]])
+    >>> explain.attribute(network, x, 0, "expected_gradients", background=background).tolist()
+    [[0.0, -2.0, 0.0]]
+
+    A method that would be wrong on a network is refused:
+
+    >>> from perdure import InputError
+    >>> try:
+    ...     explain.attribute(nn.Sequential(network, nn.Softplus()), x, 0, "lrp")
+    ... except InputError as error:
+    ...     print(str(error).partition(";")[0])
+    method 'lrp': layer '1': there is no rule for Softplus
     """
     return attribute_for_seeds(
         model,
@@ -118,6 +146,20 @@ def attribute_for_seeds(
     """Return the maps of `attribute` for each seed, bit for bit.
 
     The network is checked and prepared once. For few samples, this takes more time than the gradients.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> _ = torch.manual_seed(0)
+    >>> network, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(3, 4)
+    >>> maps = explain.attribute_for_seeds(network, x, 0, seeds=range(5), method="shapley", baseline="zero", samples=10)
+    >>> len(maps), tuple(maps[0].shape)
+    (5, (3, 4))
+    >>> spread = torch.stack(maps).std(dim=0)  # the error of the draws
+    >>> bool(spread.max() < 0.2)
+    True
     """
     chosen = get_explainer(method)
     own_options = chosen.parsed_options(options)
@@ -171,6 +213,21 @@ def expected_gradients(
     Models with tokens or several inputs have no standard errors here; use `attribute`.
 
     ``draws="iid"`` reproduces ``shap.GradientExplainer``: the same backgrounds and path points for the same seed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> _ = torch.manual_seed(0)
+    >>> network, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(3, 4)
+    >>> background = torch.randn(50, 4)
+    >>> result = explain.expected_gradients(network, x, 0, background, samples=400)
+    >>> difference = network(x)[:, 0] - network(background)[:, 0].mean()  # what the maps add up to
+    >>> torch.allclose(result.values.sum(dim=1), difference, atol=0.05)
+    True
+    >>> result.gradients, bool(result.stderr.max() < 0.05)
+    (400, True)
     """
     with prepared_view(
         model,

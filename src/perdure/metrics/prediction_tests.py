@@ -56,6 +56,25 @@ def similarity_test(similarity: Any, level: float = 0.95) -> PredictionTest:
     jointly normal: they are then exchangeable, because x_i is the same function of all versions for every i. The logarithm
     makes the distances, which are skewed, more normal. The test is one-sided; a low similarity is a change. Comparing only with
     the old version has one degree of freedom less and more noise. ``observed``, ``expected`` and ``low`` are similarities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> similarity = np.array(
+    ...     [
+    ...         [1.00, 0.80, 0.82, 0.79, 0.50],  # the old version
+    ...         [0.80, 1.00, 0.81, 0.83, 0.52],  # three versions retrained on the same data
+    ...         [0.82, 0.81, 1.00, 0.80, 0.49],
+    ...         [0.79, 0.83, 0.80, 1.00, 0.51],
+    ...         [0.50, 0.52, 0.49, 0.51, 1.00],  # the new version
+    ...     ]
+    ... )
+    >>> test = metrics.similarity_test(similarity)
+    >>> round(test.observed, 2), round(test.low, 2)  # less similar than retraining explains
+    (0.51, 0.72)
+    >>> test.p < 0.05
+    True
     """
     matrix = as_floats(similarity, "similarity", ndim=2)
     count = len(matrix)
@@ -84,6 +103,18 @@ def value_test(values: Any, *, example_variance: float = 0.0, examples: int = 2,
     Two-sided: Student's prediction interval from the known values, with ``example_variance``, the variance of the difference
     that the choice of ``examples`` test examples causes, as a further component (Welch and Satterthwaite's degrees of
     freedom). Accuracies are discrete: without this component, three equal accuracies would make any other one significant.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> accuracies = [0.91, 0.92, 0.90, 0.92, 0.85]  # the old version, three retrained ones, and the new one
+    >>> test = metrics.value_test(accuracies)
+    >>> round(test.expected, 2), round(test.low, 2), round(test.high, 2)
+    (0.91, 0.88, 0.95)
+    >>> test.p < 0.05
+    True
+    >>> metrics.value_test([0.9, 0.9, 0.9, 0.9, 0.8]).reason
+    'the retrained versions do not differ from each other, so the effect of retraining cannot be estimated'
     """
     array = as_floats(values, "values", ndim=1)
     known, new = array[:-1], float(array[-1])
@@ -116,7 +147,18 @@ def corrected_p_values(tests: Mapping[str, PredictionTest]) -> dict[str, float]:
 
 
 def combine_p_values(tests: Mapping[str, PredictionTest]) -> float:
-    """Return one p-value for several tests: the smallest of `corrected_p_values`. NaN without a test that has one."""
+    """Return one p-value for several tests: the smallest of `corrected_p_values`. NaN without a test that has one.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> accuracy = metrics.value_test([0.91, 0.92, 0.90, 0.92, 0.91])  # as after retraining
+    >>> reasons = metrics.value_test([0.80, 0.82, 0.81, 0.79, 0.50])  # not as after retraining
+    >>> round(reasons.p, 4)
+    0.0002
+    >>> round(metrics.combine_p_values({"accuracy": accuracy, "reasons": reasons}), 4)  # corrected for two tests
+    0.0003
+    """
     return min(corrected_p_values(tests).values(), default=math.nan)
 
 

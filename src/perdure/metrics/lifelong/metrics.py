@@ -59,6 +59,15 @@ def mean_performance(run: Run, kind: Literal["train", "test"]) -> PerTask:
     """Mean performance of each task in its training blocks or in its evaluations, averaged over blocks.
 
     Its range is that of the performance; higher is better. l2metrics prints it as avg_train_perf and avg_eval_perf.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> run = lifelong.Run([lifelong.Block("train", "walk", [10, 30, 80]), lifelong.Block("test", "walk", [70, 90])])
+    >>> lifelong.mean_performance(run, "train").tasks
+    {'walk': 40.0}
+    >>> lifelong.mean_performance(run, "test").tasks
+    {'walk': 80.0}
     """
     _check_choice("kind", kind, ("train", "test"))
     by_task = {}
@@ -78,6 +87,17 @@ def performance_maintenance(run: Run, reference: Literal["mrlep", "mrtlp"] = "mr
     In [-100, 100] on normalized data; 0 is no forgetting, negative is forgetting, positive is backward transfer; higher is
     better. Unlike ``backward_transfer`` of the accuracy matrix it needs no square matrix, and a task that is trained again
     gets a new reference.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> table = [[10, 10], [90, 20], [60, 80]]  # performance on two tasks before training and after each of two steps
+    >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
+    >>> result = lifelong.performance_maintenance(run)
+    >>> result.tasks["1"]  # task 1 falls from 90 to 60
+    -30.0
+    >>> result.reasons["2"]
+    'no two evaluations after training, or no training curve'
     """
     _check_choice("reference", reference, ("mrlep", "mrtlp"))
     by_task: dict[str, list[float]] = {}
@@ -107,6 +127,16 @@ def forward_transfer(run: Run, form: Literal["ratio", "contrast"] = "ratio") -> 
 
     If several tasks are trained between a and b, each of them gets the value. If the target is among them, the change is
     due to its own training and is not counted; l2metrics counts it, and keeps only one of several sources.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> table = [[10, 10], [90, 20], [60, 80]]  # performance on two tasks before training and after each of two steps
+    >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
+    >>> dict(lifelong.forward_transfer(run).pairs)  # learning task 1 doubles the performance on task 2
+    {('1', '2'): (2.0,)}
+    >>> round(lifelong.forward_transfer(run, form="contrast").mean, 2)  # (20 - 10) / (20 + 10)
+    0.33
     """
     return _transfer(run, form, forward=True)
 
@@ -117,6 +147,16 @@ def backward_transfer(run: Run, form: Literal["ratio", "contrast"] = "ratio") ->
     Formulas and ranges are those of ``forward_transfer``. ``backward_transfer`` of the accuracy matrix is the difference to
     the end of the task's own training; this function compares consecutive evaluations only, so permanent forgetting
     counts once.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> table = [[10, 10], [90, 20], [60, 80]]  # performance on two tasks before training and after each of two steps
+    >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
+    >>> round(lifelong.backward_transfer(run).mean, 2)  # learning task 2 lowers task 1 from 90 to 60
+    0.67
+    >>> round(lifelong.backward_transfer(run, form="contrast").mean, 2)
+    -0.2
     """
     return _transfer(run, form, forward=False)
 
@@ -127,6 +167,17 @@ def relative_performance(run: Run) -> PerTask:
     The training blocks of the task are concatenated, and both curves are cut to the length of the shorter one. With several
     experts it is the mean of the ratios. From 0 to infinity on normalized data; above 1 the lifelong learner outperforms
     the expert.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> blocks = [lifelong.Block("train", "walk", [10, 30, 80]), lifelong.Block("train", "run", [10, 40, 50])]
+    >>> run = lifelong.Run(blocks, experts={"walk": [[10, 20, 30]]})
+    >>> result = lifelong.relative_performance(run)
+    >>> result.tasks["walk"]  # (10 + 30 + 80) / (10 + 20 + 30): better than the expert
+    2.0
+    >>> dict(result.reasons)
+    {'run': 'no single-task expert'}
     """
     by_task: dict[str, list[float]] = {}
     reasons = _without_expert(run)
@@ -151,6 +202,19 @@ def sample_efficiency(run: Run) -> PerTask:
     several experts it is the mean over them. From 0 to infinity on normalized data; 1 equals the expert. NaN where the
     comparison is meaningless: a curve that has its maximum at the start, falls overall, or saturates below a fifth of the
     expert's level (l2metrics prints 0 for the last two).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure.metrics import lifelong
+    >>> experience = np.arange(100)
+    >>> learned_early, learned_late = np.minimum(experience, 40), np.minimum(experience, 80) / 2  # to the same level
+    >>> run = lifelong.Run([lifelong.Block("train", "walk", learned_early)], experts={"walk": [learned_late]})
+    >>> round(lifelong.sample_efficiency(run).mean, 1)  # saturates in about half of the expert's experiences
+    1.8
+    >>> falling = lifelong.Run([lifelong.Block("train", "walk", learned_early[::-1])], experts={"walk": [learned_late]})
+    >>> lifelong.sample_efficiency(falling).reasons["walk"]
+    'a training curve does not rise to saturation'
     """
     by_task: dict[str, list[float]] = {}
     reasons = _without_expert(run)
@@ -178,6 +242,17 @@ def performance_recovery(run: Run) -> PerTask:
     A recovery time is the number of experiences until a training block regains the terminal performance (mean of the last
     tenth) of the task's previous training block; the block's length plus one if it never does. ``values`` holds the
     recovery times.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> curves = [10, 50, 90, 90], [30, 40, 80, 90], [60, 80, 90, 90], [70, 90, 90, 90]  # visits of the same task
+    >>> run = lifelong.Run([lifelong.Block("train", "walk", curve) for curve in curves])
+    >>> result = lifelong.performance_recovery(run)
+    >>> result.values["walk"]  # experiences until the level before the interruption is reached again
+    (3.0, 2.0, 1.0)
+    >>> result.mean  # positive: each recovery is faster
+    1.0
     """
     by_task: dict[str, tuple[float, ...]] = {}
     for task in run.tasks:

@@ -23,7 +23,7 @@ from api_pages import MODULES  # noqa: E402  (a script, not a package)
 
 EVERY_FUNCTION = {"perdure", "perdure.metrics", "perdure.metrics.lifelong", "perdure.surrogate", "perdure.explain"}
 """Modules of which every public function has an example. The other ones have at least one example."""
-PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
+PROMPT = re.compile(r"^ *>>> (?!#)", re.MULTILINE)
 
 
 def public_objects(module: ModuleType) -> Iterator[tuple[str, object]]:

@@ -82,21 +82,37 @@ def audit(
 
     Parameters
     ----------
-    paths : records, folders that contain records, or results of other frameworks (see `perdure.importers.read`)
-    network : for SHAPC, if the records do not name their own: a function that returns the untrained network, a network, or a
+    paths
+        records, folders that contain records, or results of other frameworks (see `perdure.importers.read`)
+    network
+        for SHAPC, if the records do not name their own: a function that returns the untrained network, a network, or a
         list of ready models, one after each step (also models outside PyTorch). Passing it computes SHAPC.
-    data : for SHAPC, if the records do not name their own: for each task (inputs, labels), a Dataset or a DataLoader
-    allow_code : execute the code that the records refer to for their network and data, and remember this on this machine
-    shapc : compare the reasons of the checkpoints, with default settings or with `ShapcSettings`
-    clamp : fit CLAMP to the accuracy curves (seconds; minutes with many tasks)
-    examples, precision, keep_maps : settings of SHAPC, see `audit_shapc`
-    retrain_reference : also compare runs of different seeds; a single run is trained again on its first task
-    weights, renormalise, count_teachers, ce_epsilon : settings of the CL_score, see `audit_runs`
-    data_dir, device : where data files are, and where networks run
-    importing : how results of other frameworks are read
-    progress : called with each run that is explained; returns its progress callback
-    engine : where examples are explained; by default in this process
-    allow_missing : leave out the SHAPC of runs with units that failed on the engine, instead of raising `IncompleteStudyError`
+    data
+        for SHAPC, if the records do not name their own: for each task (inputs, labels), a Dataset or a DataLoader
+    allow_code
+        execute the code that the records refer to for their network and data, and remember this on this machine
+    shapc
+        compare the reasons of the checkpoints, with default settings or with `ShapcSettings`
+    clamp
+        fit CLAMP to the accuracy curves (seconds; minutes with many tasks)
+    examples, precision, keep_maps
+        settings of SHAPC, see `audit_shapc`
+    retrain_reference
+        also compare runs of different seeds; a single run is trained again on its first task
+    weights, renormalise, count_teachers, ce_epsilon
+        settings of the CL_score, see `audit_runs`
+    data_dir
+        where data files are
+    device
+        where networks run
+    importing
+        how results of other frameworks are read
+    progress
+        called with each run that is explained; returns its progress callback
+    engine
+        where examples are explained; by default in this process
+    allow_missing
+        leave out the SHAPC of runs with units that failed on the engine, instead of raising `IncompleteStudyError`
 
     Returns
     -------

@@ -91,17 +91,19 @@ def attribute(
     >>> from torch import nn
     >>> from perdure import explain
     >>> network = nn.Linear(3, 2, bias=False)
-    >>> _ = network.weight.data.copy_(torch.tensor([[1.0, -2.0, 0.0], [0.0, 1.0, 1.0]]))
+    >>> network.weight.data = torch.tensor([[1.0, -2.0, 0.0], [0.0, 1.0, 1.0]])
     >>> x = torch.tensor([[1.0, 1.0, 5.0]])
     >>> explain.attribute(network, x, target=0, method="gradient_x_input").tolist()
     [[1.0, -2.0, 0.0]]
-    >>> explain.attribute(network, x, 0, "shapley", baseline="zero", samples=50).round(decimals=3).tolist()
+    >>> maps = explain.attribute(network, x, 0, "shapley", baseline="zero", samples=50)
+    >>> maps.round(decimals=3).tolist()
     [[1.0, -2.0, 0.0]]
 
-    Methods that compare with other inputs need a background:
+    The default, expected gradients, compares with other inputs, the background:
 
     >>> background = torch.tensor([[1.0, 0.0, 5.0]])
-    >>> explain.attribute(network, x, 0, "expected_gradients", background=background).tolist()
+    >>> maps = explain.attribute(network, x, 0, background=background, samples=50)
+    >>> maps.tolist()
     [[0.0, -2.0, 0.0]]
 
     A method that would be wrong on a network is refused:
@@ -153,8 +155,10 @@ def attribute_for_seeds(
     >>> from torch import nn
     >>> from perdure import explain
     >>> _ = torch.manual_seed(0)
-    >>> network, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(3, 4)
-    >>> maps = explain.attribute_for_seeds(network, x, 0, seeds=range(5), method="shapley", baseline="zero", samples=10)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> x = torch.randn(3, 4)
+    >>> settings = {"method": "shapley", "baseline": "zero", "samples": 10}
+    >>> maps = explain.attribute_for_seeds(network, x, 0, range(5), **settings)
     >>> len(maps), tuple(maps[0].shape)
     (5, (3, 4))
     >>> spread = torch.stack(maps).std(dim=0)  # the error of the draws
@@ -220,10 +224,12 @@ def expected_gradients(
     >>> from torch import nn
     >>> from perdure import explain
     >>> _ = torch.manual_seed(0)
-    >>> network, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(3, 4)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> x = torch.randn(3, 4)
     >>> background = torch.randn(50, 4)
     >>> result = explain.expected_gradients(network, x, 0, background, samples=400)
-    >>> difference = network(x)[:, 0] - network(background)[:, 0].mean()  # what the maps add up to
+    >>> # what the maps add up to
+    >>> difference = network(x)[:, 0] - network(background)[:, 0].mean()
     >>> torch.allclose(result.values.sum(dim=1), difference, atol=0.05)
     True
     >>> result.gradients, bool(result.stderr.max() < 0.05)

@@ -156,13 +156,16 @@ def explainer(
     --------
     >>> import torch
     >>> from perdure import explain
-    >>> @explain.explainer("signed_gradient", needs=explain.Gradients(), stochastic=False)
+    >>> @explain.explainer(
+    ...     "signed_gradient", needs=explain.Gradients(), stochastic=False
+    ... )
     ... def signed_gradient(request):
     ...     "The sign of the gradient."
     ...     x = request.x.clone().requires_grad_()
     ...     output = request.model(x).gather(1, request.target[:, None]).sum()
     ...     return torch.autograd.grad(output, x)[0].sign()
-    >>> explain.attribute(torch.nn.Linear(3, 2), torch.ones(1, 3), 0, "signed_gradient").abs().tolist()
+    >>> network, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
+    >>> explain.attribute(network, x, 0, "signed_gradient").abs().tolist()
     [[1.0, 1.0, 1.0]]
     """
     if isinstance(needs, type) or not (hasattr(needs, "problems") or callable(needs)):
@@ -185,7 +188,10 @@ def get_explainer(name: str) -> Explainer:
     Examples
     --------
     >>> from perdure import explain
-    >>> explain.get_explainer("lime").stochastic, explain.get_explainer("lrp").stochastic
+    >>> (
+    ...     explain.get_explainer("lime").stochastic,
+    ...     explain.get_explainer("lrp").stochastic,
+    ... )
     (True, False)
     >>> explain.get_explainer("lrp").defaults
     {'epsilon': 1.0}

@@ -94,8 +94,11 @@ def taylor_effects(function: Callable[[Tensor], Tensor], x: Any, baseline: Any =
     Examples
     --------
     >>> from perdure import explain
-    >>> effects = explain.taylor_effects(lambda rows: 3 * rows[:, 0] + rows[:, 0] * rows[:, 1], x=[1.0, 2.0], order=2)
-    >>> {degrees: round(size, 2) for degrees, size in effects.terms.items() if size}  # 3 x and x y
+    >>> def polynomial(rows):
+    ...     return 3 * rows[:, 0] + rows[:, 0] * rows[:, 1]
+    >>> effects = explain.taylor_effects(polynomial, x=[1.0, 2.0], order=2)
+    >>> # 3 x and x y
+    >>> {degrees: round(size, 2) for degrees, size in effects.terms.items() if size}
     {(1, 0): 3.0, (1, 1): 2.0}
     >>> abs(effects.remainder) < 1e-9  # the function is a polynomial of degree 2
     True

@@ -59,16 +59,23 @@ def read(
 
     Parameters
     ----------
-    paths : files, or folders that contain such files
-    percent : accuracies are percentages; for tables, W&B and TensorBoard (other formats define it)
-    losses : read losses, lower is better, instead of accuracies
-    metric : the metric to read, with ``{task}`` in place of the task (``eval/{task}/acc``); for W&B, TensorBoard and
+    paths
+        files, or folders that contain such files
+    percent
+        accuracies are percentages; for tables, W&B and TensorBoard (other formats define it)
+    losses
+        read losses, lower is better, instead of accuracies
+    metric
+        the metric to read, with ``{task}`` in place of the task (``eval/{task}/acc``); for W&B, TensorBoard and
         lm-evaluation-harness
-    curriculum : the task of each step, by name or number (from 1), or these separated by commas; for results that do not
+    curriculum
+        the task of each step, by name or number (from 1), or these separated by commas; for results that do not
         state it
-    group : pattern of the paths, ``{learner}/{seed}/*.csv``; by default learner and seed are taken from the files, or from the
+    group
+        pattern of the paths, ``{learner}/{seed}/*.csv``; by default learner and seed are taken from the files, or from the
         names of files and folders
-    learner : name of the learner of all runs
+    learner
+        name of the learner of all runs
     """
     tasks = curriculum.split(",") if isinstance(curriculum, str) else curriculum
     options = ReadOptions(

@@ -106,13 +106,15 @@ def average_accuracy(R: Any, curriculum: Curriculum | None = None) -> float:
     Examples
     --------
     >>> from perdure import metrics
-    >>> R = [[0.9, 0.1], [0.6, 0.8]]  # R[i, j]: accuracy on task j after training on task i
+    >>> # R[i, j]: accuracy on task j after training on task i
+    >>> R = [[0.9, 0.1], [0.6, 0.8]]
     >>> round(metrics.average_accuracy(R), 2)
     0.7
 
     A curriculum gives the task trained at each step, 0-based. Here task 3 is never trained:
 
-    >>> round(metrics.average_accuracy([[0.9, 0.1, 0.5], [0.6, 0.8, 0.5]], curriculum=[0, 1]), 2)
+    >>> R = [[0.9, 0.1, 0.5], [0.6, 0.8, 0.5]]
+    >>> round(metrics.average_accuracy(R, curriculum=[0, 1]), 2)
     0.7
     """
     table = check_accuracies(R, curriculum)
@@ -175,9 +177,11 @@ def remembering(R: Any, curriculum: Curriculum | None = None) -> float:
     Examples
     --------
     >>> from perdure import metrics
-    >>> round(metrics.remembering([[0.9, 0.1], [0.6, 0.8]]), 2)  # task 1 falls from 0.9 to 0.6
+    >>> # task 1 falls from 0.9 to 0.6
+    >>> round(metrics.remembering([[0.9, 0.1], [0.6, 0.8]]), 2)
     0.7
-    >>> round(metrics.remembering([[0.8, 0.1], [0.9, 0.8]]), 2)  # task 1 improves: nothing is forgotten
+    >>> # task 1 improves: nothing is forgotten
+    >>> round(metrics.remembering([[0.8, 0.1], [0.9, 0.8]]), 2)
     1.0
     """
     bwt = backward_transfer(R, curriculum=curriculum)
@@ -190,9 +194,11 @@ def positive_backward_transfer(R: Any, curriculum: Curriculum | None = None) -> 
     Examples
     --------
     >>> from perdure import metrics
-    >>> round(metrics.positive_backward_transfer([[0.8, 0.1], [0.9, 0.8]]), 2)  # task 1 improves by 0.1
+    >>> # task 1 improves by 0.1
+    >>> round(metrics.positive_backward_transfer([[0.8, 0.1], [0.9, 0.8]]), 2)
     0.1
-    >>> metrics.positive_backward_transfer([[0.9, 0.1], [0.6, 0.8]])  # forgetting counts as 0
+    >>> # forgetting counts as 0
+    >>> metrics.positive_backward_transfer([[0.9, 0.1], [0.6, 0.8]])
     0.0
     """
     bwt = backward_transfer(R, curriculum=curriculum)
@@ -218,7 +224,8 @@ def forward_transfer(
     >>> R = [[0.9, 0.3], [0.6, 0.8]]
     >>> metrics.forward_transfer(R)  # accuracy on task 2 before its training
     0.3
-    >>> round(metrics.forward_transfer(R, variant="gem", initial=[0.1, 0.1]), 2)  # compared with an untrained network
+    >>> # compared with an untrained network
+    >>> round(metrics.forward_transfer(R, variant="gem", initial=[0.1, 0.1]), 2)
     0.2
     >>> metrics.forward_transfer(R, variant="gem")
     Missing("GEM's forward transfer needs the accuracies before any training")
@@ -278,7 +285,8 @@ def average_forgetting(
     >>> R = [[0.8, 0.1, 0.1], [0.9, 0.7, 0.2], [0.5, 0.6, 0.9]]
     >>> round(metrics.average_forgetting(R), 2)  # task 1: 0.9 - 0.5, task 2: 0.7 - 0.6
     0.25
-    >>> round(metrics.average_forgetting(R, variant="avalanche"), 2)  # task 1: 0.8 - 0.5
+    >>> # task 1: 0.8 - 0.5
+    >>> round(metrics.average_forgetting(R, variant="avalanche"), 2)
     0.2
     """
     variants = get_args(ForgettingVariant)
@@ -319,7 +327,8 @@ def average_incremental_accuracy(R: Any, curriculum: Curriculum | None = None) -
     --------
     >>> from perdure import metrics
     >>> R = [[0.9, 0.1], [0.6, 0.8]]
-    >>> round(metrics.average_incremental_accuracy(R), 2)  # the mean of 0.9 (task 1) and 0.7 (tasks 1 and 2)
+    >>> # the mean of 0.9 (task 1) and 0.7 (tasks 1 and 2)
+    >>> round(metrics.average_incremental_accuracy(R), 2)
     0.8
     """
     table = check_accuracies(R, curriculum)
@@ -336,7 +345,8 @@ def average_anytime_accuracy(evaluations: Any, trained: Sequence[int] | None = N
     Examples
     --------
     >>> from perdure import metrics
-    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.4, 0.6], [0.6, 0.8]]  # two evaluations during each task
+    >>> # two evaluations during each task
+    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.4, 0.6], [0.6, 0.8]]
     >>> round(metrics.average_anytime_accuracy(evaluations, trained=[0, 0, 1, 1]), 3)
     0.65
     """
@@ -353,7 +363,8 @@ def anytime_accuracy_all(evaluations: Any, trained: Sequence[int] | None = None)
     Examples
     --------
     >>> from perdure import metrics
-    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.4, 0.6], [0.6, 0.8]]  # two evaluations during each task
+    >>> # two evaluations during each task
+    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.4, 0.6], [0.6, 0.8]]
     >>> round(metrics.anytime_accuracy_all(evaluations, trained=[0, 0, 1, 1]), 3)
     0.5
     """
@@ -401,8 +412,10 @@ def intransigence(R: Any, reference: Any, curriculum: Curriculum | None = None) 
     --------
     >>> from perdure import metrics
     >>> R = [[0.9, 0.1], [0.6, 0.7]]
-    >>> result = metrics.intransigence(R, reference=[0.9, 0.8])  # accuracies of jointly trained networks
-    >>> result.per_task.round(2).tolist()  # task 2 is not learned as well as by joint training
+    >>> # accuracies of jointly trained networks
+    >>> result = metrics.intransigence(R, reference=[0.9, 0.8])
+    >>> # task 2 is not learned as well as by joint training
+    >>> result.per_task.round(2).tolist()
     [0.0, 0.1]
     >>> round(result.mean, 2)
     0.05
@@ -431,10 +444,13 @@ def min_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> floa
     Examples
     --------
     >>> from perdure import metrics
-    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.2, 0.6], [0.6, 0.8]]  # two evaluations during each task
-    >>> metrics.min_accuracy(evaluations, trained=[0, 0, 1, 1])  # task 1 falls to 0.2 while task 2 is learned
+    >>> # two evaluations during each task
+    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.2, 0.6], [0.6, 0.8]]
+    >>> # task 1 falls to 0.2 while task 2 is learned
+    >>> metrics.min_accuracy(evaluations, trained=[0, 0, 1, 1])
     0.2
-    >>> metrics.min_accuracy([[0.9, 0.1], [0.6, 0.8]])  # evaluations between tasks do not show that
+    >>> # evaluations between tasks do not show that
+    >>> metrics.min_accuracy([[0.9, 0.1], [0.6, 0.8]])
     0.6
     """
     table = check_accuracies(evaluations, trained)
@@ -455,8 +471,10 @@ def worst_case_accuracy(evaluations: Any, trained: Sequence[int] | None = None) 
     Examples
     --------
     >>> from perdure import metrics
-    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.2, 0.6], [0.6, 0.8]]  # two evaluations during each task
-    >>> round(metrics.worst_case_accuracy(evaluations, trained=[0, 0, 1, 1]), 2)  # 0.8 / 2 + 0.2 / 2
+    >>> # two evaluations during each task
+    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.2, 0.6], [0.6, 0.8]]
+    >>> # 0.8 / 2 + 0.2 / 2
+    >>> round(metrics.worst_case_accuracy(evaluations, trained=[0, 0, 1, 1]), 2)
     0.5
     """
     table = check_accuracies(evaluations, trained)
@@ -476,9 +494,11 @@ def windowed_forgetting(evaluations: Any, window: int) -> float:
     --------
     >>> from perdure import metrics
     >>> evaluations = [[0.9, 0.1], [0.7, 0.4], [0.4, 0.6], [0.6, 0.8]]
-    >>> round(metrics.windowed_forgetting(evaluations, window=2), 2)  # task 1 drops by 0.3 between two evaluations
+    >>> # task 1 drops by 0.3 between two evaluations
+    >>> round(metrics.windowed_forgetting(evaluations, window=2), 2)
     0.15
-    >>> round(metrics.windowed_forgetting(evaluations, window=3), 2)  # and by 0.5 within three evaluations
+    >>> # and by 0.5 within three evaluations
+    >>> round(metrics.windowed_forgetting(evaluations, window=3), 2)
     0.25
     """
     return _largest_change(evaluations, window, sign=1.0)
@@ -493,9 +513,11 @@ def windowed_plasticity(evaluations: Any, window: int) -> float:
     --------
     >>> from perdure import metrics
     >>> evaluations = [[0.9, 0.1], [0.7, 0.4], [0.4, 0.6], [0.6, 0.8]]
-    >>> round(metrics.windowed_plasticity(evaluations, window=2), 2)  # task 1 rises by 0.2, task 2 by 0.3
+    >>> # task 1 rises by 0.2, task 2 by 0.3
+    >>> round(metrics.windowed_plasticity(evaluations, window=2), 2)
     0.25
-    >>> round(metrics.windowed_plasticity(evaluations, window=4), 2)  # task 1 rises by 0.2, task 2 by 0.7
+    >>> # task 1 rises by 0.2, task 2 by 0.7
+    >>> round(metrics.windowed_plasticity(evaluations, window=4), 2)
     0.45
     """
     return _largest_change(evaluations, window, sign=-1.0)

@@ -60,10 +60,13 @@ def attribution_bias(attributions: Any, shapley: Any, share: float = 0.1, side: 
     --------
     >>> import numpy as np
     >>> from perdure import metrics
-    >>> shapley = np.array([[0.6, 0.3, 0.1, 0.0, 0.0]])  # one example with five players
-    >>> round(metrics.attribution_bias(10 * shapley, shapley, share=0.2), 3)  # the scale does not matter
+    >>> # one example with five players
+    >>> shapley = np.array([[0.6, 0.3, 0.1, 0.0, 0.0]])
+    >>> # the scale does not matter
+    >>> round(metrics.attribution_bias(10 * shapley, shapley, share=0.2), 3)
     0.0
-    >>> attributions = np.array([[0.1, 0.9, 0.1, 0.0, 0.0]])  # overstates the second player
+    >>> # overstates the second player
+    >>> attributions = np.array([[0.1, 0.9, 0.1, 0.0, 0.0]])
     >>> round(metrics.attribution_bias(attributions, shapley, share=0.2), 3)
     0.546
     >>> metrics.attribution_bias(np.zeros((1, 5)), shapley)
@@ -102,11 +105,15 @@ def attribution_biases(
     >>> import numpy as np
     >>> from perdure import metrics
     >>> shapley = np.array([[0.6, 0.3, 0.1, 0.0, -0.2], [0.1, 0.8, 0.0, 0.3, -0.1]])
-    >>> attributions = np.array([[0.2, 0.9, 0.1, 0.0, -0.1], [0.1, 0.7, 0.1, 0.3, -0.1]])
+    >>> attributions = np.array(
+    ...     [[0.2, 0.9, 0.1, 0.0, -0.1], [0.1, 0.7, 0.1, 0.3, -0.1]]
+    ... )
     >>> result = metrics.attribution_biases(attributions, shapley, shares=(0.2, 0.6))
-    >>> result.mean.round(2).tolist()  # a row for each share, columns: highest and lowest attributions
+    >>> # a row for each share, columns: highest and lowest attributions
+    >>> result.mean.round(2).tolist()
     [[0.28, 0.09], [0.03, 0.04]]
-    >>> result.per_example[:, 0, 0].round(2).tolist()  # the first map is biased, the second nearly unbiased
+    >>> # the first map is biased, the second nearly unbiased
+    >>> result.per_example[:, 0, 0].round(2).tolist()
     [0.54, 0.03]
     """
     a, anchor = _check_shapes(attributions, shapley)
@@ -158,9 +165,10 @@ def bias_anchor_values(
     >>> from perdure import metrics
     >>> shapley = np.array([[0.6, 0.3, 0.1, 0.0, 0.0]])
     >>> attributions = np.array([[0.1, 0.9, 0.1, 0.0, 0.0]])
-    >>> anchors = metrics.bias_anchor_values(attributions, shapley, shares=(0.2,), sides=("top",))
-    >>> anchors.round(3).tolist()  # the second player is selected: 0.3 / ||A||
-    [[[0.442]]]
+    >>> anchors = metrics.bias_anchor_values(attributions, shapley, shares=(0.2,))
+    >>> # the second player: 0.3 / ||A||, and the fourth: 0
+    >>> anchors[0, 0].round(3).tolist()
+    [0.442, 0.0]
     """
     a, anchor = _check_shapes(attributions, shapley)
     counts = np.array([_count(share, a.shape[-1]) for share in shares])
@@ -179,7 +187,8 @@ def bias_selected_players(attributions: Any, share: float, side: Side = "top") -
     --------
     >>> from perdure import metrics
     >>> attributions = [0.1, 0.9, -0.5, 0.3, 0.0]
-    >>> metrics.bias_selected_players(attributions, share=0.4).tolist()  # two of five players
+    >>> # two of five players
+    >>> metrics.bias_selected_players(attributions, share=0.4).tolist()
     [1, 3]
     >>> metrics.bias_selected_players(attributions, share=0.4, side="bottom").tolist()
     [2, 4]

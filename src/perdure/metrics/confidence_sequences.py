@@ -55,7 +55,8 @@ def rate_confidence_sequence(
     >>> from perdure import metrics
     >>> is_correct = np.arange(1000) % 10 > 0  # 90 % of the examples
     >>> result = metrics.rate_confidence_sequence(is_correct, looks=[100, 1000])
-    >>> result.low.round(2).tolist(), result.high.round(2).tolist()  # narrower with more examples
+    >>> # narrower with more examples
+    >>> result.low.round(2).tolist(), result.high.round(2).tolist()
     ([0.77, 0.86], [0.97, 0.93])
     >>> bool(result.low[-1] > 0.8)  # decided: the accuracy is above 80 %
     True
@@ -96,7 +97,8 @@ def mean_confidence_sequence(
     --------
     >>> import numpy as np
     >>> from perdure import metrics
-    >>> values = np.random.default_rng(0).uniform(0.6, 0.8, size=500)  # for example SHAPC of 500 examples
+    >>> # for example SHAPC of 500 examples
+    >>> values = np.random.default_rng(0).uniform(0.6, 0.8, size=500)
     >>> result = metrics.mean_confidence_sequence(values, looks=[50, 500])
     >>> result.low.round(2).tolist(), result.high.round(2).tolist()
     ([0.61, 0.69], [0.75, 0.71])
@@ -134,8 +136,10 @@ def calibrated_confidence_sequence(
     >>> import numpy as np
     >>> from perdure import metrics
     >>> rng = np.random.default_rng(0)
-    >>> values = rng.uniform(0.6, 0.8, size=500)  # SHAPC of each example, 0.7 on average,
-    >>> floors = rng.uniform(0.1, 0.3, size=500)  # and with an untrained network, 0.2 on average
+    >>> # SHAPC of each example, 0.7 on average,
+    >>> values = rng.uniform(0.6, 0.8, size=500)
+    >>> # and with an untrained network, 0.2 on average
+    >>> floors = rng.uniform(0.1, 0.3, size=500)
     >>> result = metrics.calibrated_confidence_sequence(values, floors)
     >>> round(float(result.mean[-1]), 2)  # (0.7 - 0.2) / (1 - 0.2)
     0.63

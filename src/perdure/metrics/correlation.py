@@ -76,7 +76,8 @@ def spearman_correlation(first: Any, second: Any, level: float = 0.95) -> Spearm
     --------
     >>> from perdure import metrics
     >>> x = [1, 2, 3, 4, 5, 6]
-    >>> print(metrics.spearman_correlation(x, [1, 2, 3, 5, 4, 100]))  # only the order counts
+    >>> # only the order counts
+    >>> print(metrics.spearman_correlation(x, [1, 2, 3, 5, 4, 100]))
     0.943 [0.383, 0.996]
     """
     x, y = as_floats(first, "first", ndim=1), as_floats(second, "second", ndim=1)
@@ -109,10 +110,13 @@ def partial_spearman_correlation(first: Any, second: Any, given: Any, level: flo
     >>> from perdure import metrics
     >>> rng = np.random.default_rng(0)
     >>> difficulty = rng.normal(size=200)
-    >>> first, second = difficulty + rng.normal(size=(2, 200))  # both depend on the difficulty
+    >>> # both depend on the difficulty
+    >>> first, second = difficulty + rng.normal(size=(2, 200))
     >>> round(metrics.spearman_correlation(first, second).rho, 1)
     0.5
-    >>> round(metrics.partial_spearman_correlation(first, second, given=difficulty).rho, 1)
+    >>> round(
+    ...     metrics.partial_spearman_correlation(first, second, given=difficulty).rho, 1
+    ... )
     0.1
     """
     arrays = [
@@ -153,7 +157,8 @@ def kendall_correlation(first: Any, second: Any) -> KendallCorrelation:
     Examples
     --------
     >>> from perdure import metrics
-    >>> result = metrics.kendall_correlation([1, 2, 3, 4], [1, 2, 4, 3])  # one of six pairs is in another order
+    >>> # one of six pairs is in another order
+    >>> result = metrics.kendall_correlation([1, 2, 3, 4], [1, 2, 4, 3])
     >>> round(result.tau, 3), round(result.p, 2)
     (0.667, 0.33)
     >>> metrics.kendall_correlation([1, 2, 3], [5, 5, 5]).tau  # a constant array
@@ -187,7 +192,9 @@ def kendall_matrix(measures: Mapping[str, Any]) -> KendallMatrix:
     --------
     >>> from perdure import metrics
     >>> accuracy, forgetting = [0.5, 0.8, 0.4], [0.4, 0.1, 0.2]  # of three learners
-    >>> result = metrics.kendall_matrix({"accuracy": accuracy, "-forgetting": [-value for value in forgetting]})
+    >>> # higher is better, as for the accuracy
+    >>> negated = [-value for value in forgetting]
+    >>> result = metrics.kendall_matrix({"accuracy": accuracy, "-forgetting": negated})
     >>> result.tau.round(2).tolist()
     [[1.0, 0.33], [0.33, 1.0]]
     """
@@ -222,7 +229,8 @@ def map_rank_correlation(first: Any, second: Any) -> MapAgreement:
     >>> import numpy as np
     >>> from perdure import metrics
     >>> first = np.array([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]])
-    >>> second = np.array([[0.2, 0.4, 1.4], [0.2, 0.3, 0.5]])  # proportional, and reversed
+    >>> # proportional, and reversed
+    >>> second = np.array([[0.2, 0.4, 1.4], [0.2, 0.3, 0.5]])
     >>> agreement = metrics.map_rank_correlation(first, second)
     >>> agreement.rank.round(2).tolist()
     [1.0, -1.0]

@@ -43,7 +43,8 @@ def score_weights(weights: str | Mapping[str, float]) -> dict[str, float]:
     >>> from perdure import metrics
     >>> {name: round(weight, 2) for name, weight in metrics.score_weights("W2").items()}
     {'A': 0.4, 'MS': 0.05, 'SSS': 0.2, 'CE': 0.1, 'BWT+': 0.05, 'REM': 0.15, 'FWT': 0.05}
-    >>> metrics.score_weights({"A": 0.5, "REM": 0.5})["MS"]  # criteria without a weight have weight 0
+    >>> # criteria without a weight have weight 0
+    >>> metrics.score_weights({"A": 0.5, "REM": 0.5})["MS"]
     0.0
     """
     if isinstance(weights, str):
@@ -73,7 +74,8 @@ def cl_score(
     Examples
     --------
     >>> from perdure import metrics
-    >>> criteria = {"A": 0.8, "MS": 1.0, "SSS": 0.9, "CE": 0.3, "BWT+": 0.0, "REM": 0.7, "FWT": 0.2}
+    >>> criteria = {"A": 0.8, "MS": 1.0, "SSS": 0.9, "CE": 0.3}
+    >>> criteria |= {"BWT+": 0.0, "REM": 0.7, "FWT": 0.2}
     >>> round(metrics.cl_score(criteria), 3)  # equal weights
     0.557
     >>> round(metrics.cl_score(criteria, weights={"A": 0.5, "REM": 0.5}), 3)
@@ -106,7 +108,8 @@ def cl_stability(
     Examples
     --------
     >>> from perdure import metrics
-    >>> runs = [{"A": 0.8, "REM": 0.7}, {"A": 0.6, "REM": 0.7}]  # the criteria of two runs
+    >>> # the criteria of two runs
+    >>> runs = [{"A": 0.8, "REM": 0.7}, {"A": 0.6, "REM": 0.7}]
     >>> round(metrics.cl_stability(runs, weights={"A": 0.5, "REM": 0.5}), 2)
     0.95
     >>> metrics.cl_stability(runs[:1])
@@ -160,7 +163,8 @@ def score_first_places(
     ...     "naive": {"A": 0.4, "MS": 1.0, "CE": 0.9},
     ... }
     >>> places = metrics.score_first_places(criteria)
-    >>> {learner: round(share, 1) for learner, share in places.share.items()}  # naive if CE has more weight than A
+    >>> # naive if CE has more weight than A
+    >>> {learner: round(share, 1) for learner, share in places.share.items()}
     {'ewc': 0.0, 'replay': 0.4, 'naive': 0.6}
     """
     names, values = _common_table(criteria)
@@ -203,7 +207,8 @@ def score_criteria_correlation(criteria: Mapping[str, Mapping[str, float]]) -> C
     >>> result = metrics.score_criteria_correlation(criteria)
     >>> result.criteria
     ('A', 'CE', 'REM')
-    >>> result.matrix.round(1).tolist()  # A and REM rank the learners alike, CE ranks them in the opposite order
+    >>> # A and REM rank the learners alike, CE ranks them in the opposite order
+    >>> result.matrix.round(1).tolist()
     [[1.0, -1.0, 1.0], [-1.0, 1.0, -1.0], [1.0, -1.0, 1.0]]
     """
     names, values = _common_table(criteria)
@@ -234,7 +239,8 @@ def model_size_efficiency(sizes: Any) -> float:
     >>> from perdure import metrics
     >>> metrics.model_size_efficiency([1000, 1000, 1000])  # the network does not grow
     1.0
-    >>> round(metrics.model_size_efficiency([1000] + 9 * [3000]), 2)  # EWC: importances and anchors after task 1
+    >>> # EWC: importances and anchors after task 1
+    >>> round(metrics.model_size_efficiency([1000] + 9 * [3000]), 2)
     0.4
     """
     values = as_floats(sizes, "sizes", ndim=1)
@@ -254,7 +260,8 @@ def sample_storage_efficiency(memory: Any, lifetime: float) -> float:
     >>> from perdure import metrics
     >>> metrics.sample_storage_efficiency([0, 0, 0], lifetime=3e6)  # nothing is stored
     1.0
-    >>> round(metrics.sample_storage_efficiency([1e6, 2e6, 3e6], lifetime=3e6), 3)  # all data are kept
+    >>> # all data are kept
+    >>> round(metrics.sample_storage_efficiency([1e6, 2e6, 3e6], lifetime=3e6), 3)
     0.333
     """
     values = as_floats(memory, "memory", ndim=1)
@@ -275,10 +282,13 @@ def computational_efficiency(ops: Any, passes: Any, epsilon: float = CE_EPSILON)
     Examples
     --------
     >>> from perdure import metrics
-    >>> passes = [1e9, 1e9]  # multiply-adds of one pass over the training set of each task
-    >>> round(metrics.computational_efficiency([5e9, 5e9], passes), 2)  # five passes: 1 up to epsilon = 10 passes
+    >>> # multiply-adds of one pass over the training set of each task
+    >>> passes = [1e9, 1e9]
+    >>> # five passes: 1 up to epsilon = 10 passes
+    >>> round(metrics.computational_efficiency([5e9, 5e9], passes), 2)
     1.0
-    >>> round(metrics.computational_efficiency([40e9, 80e9], passes), 2)  # 40 and 80 passes
+    >>> # 40 and 80 passes
+    >>> round(metrics.computational_efficiency([40e9, 80e9], passes), 2)
     0.19
     >>> round(metrics.computational_efficiency([40e9, 80e9], passes, epsilon=50), 2)
     0.94

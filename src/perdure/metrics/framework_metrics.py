@@ -50,7 +50,8 @@ def framework_metric(framework: str, name: str) -> str:
     >>> from perdure import metrics
     >>> metrics.framework_metric("avalanche", "StreamForgetting")
     'avalanche_forgetting'
-    >>> metrics.framework_metric("PyCIL", "Forgetting")  # the same name, another formula: see `average_forgetting`
+    >>> # the same name, another formula: see `average_forgetting`
+    >>> metrics.framework_metric("PyCIL", "Forgetting")
     'mammoth_forgetting'
     """
     for kind, given, known in (

@@ -60,7 +60,8 @@ def interval(
     Examples
     --------
     >>> from perdure import metrics
-    >>> result = metrics.interval([0.71, 0.74, 0.69, 0.74])  # the accuracies of four runs
+    >>> # the accuracies of four runs
+    >>> result = metrics.interval([0.71, 0.74, 0.69, 0.74])
     >>> round(result.mean, 3), round(result.low, 3), round(result.high, 3)
     (0.72, 0.681, 0.759)
     >>> metrics.interval([0.71]).reason
@@ -120,10 +121,12 @@ def binomial_interval(successes: int, trials: int, level: float = 0.95) -> Inter
     Examples
     --------
     >>> from perdure import metrics
-    >>> result = metrics.binomial_interval(90, 100)  # 90 of 100 test examples are right
+    >>> # 90 of 100 test examples are right
+    >>> result = metrics.binomial_interval(90, 100)
     >>> result.mean, round(result.low, 3), round(result.high, 3)
     (0.9, 0.824, 0.951)
-    >>> result = metrics.binomial_interval(100, 100)  # no error was seen, but there may be some
+    >>> # no error was seen, but there may be some
+    >>> result = metrics.binomial_interval(100, 100)
     >>> result.mean, round(result.low, 3), result.high
     (1.0, 0.964, 1.0)
     """
@@ -242,8 +245,10 @@ def paired_difference(
     >>> import numpy as np
     >>> from perdure import metrics
     >>> rng = np.random.default_rng(0)
-    >>> first = [{0: rng.uniform(0.4, 0.8, (50, 1))} for run in range(3)]  # 50 examples of task 0 in three runs
-    >>> second = [{0: table[0] - rng.uniform(0, 0.2, (50, 1))} for table in first]  # 0.1 lower on average
+    >>> # 50 examples of task 0 in three runs
+    >>> first = [{0: rng.uniform(0.4, 0.8, (50, 1))} for run in range(3)]
+    >>> # 0.1 lower on average
+    >>> second = [{0: table[0] - rng.uniform(0, 0.2, (50, 1))} for table in first]
     >>> result = metrics.paired_difference(first, second)
     >>> round(result.mean, 1), result.low > 0, result.runs
     (0.1, True, 3)
@@ -310,7 +315,8 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     Examples
     --------
     >>> from perdure import metrics
-    >>> metrics.holm([0.01, 0.04, 0.03]).round(2).tolist()  # 3 * 0.01, then 2 * 0.03, which bounds the last from below
+    >>> # 3 * 0.01, then 2 * 0.03, which bounds the last from below
+    >>> metrics.holm([0.01, 0.04, 0.03]).round(2).tolist()
     [0.03, 0.06, 0.06]
     """
     p = as_floats(p_values, "p_values", ndim=1)
@@ -364,7 +370,8 @@ def paired_run_difference(
     Examples
     --------
     >>> from perdure import metrics
-    >>> ewc, naive = [0.62, 0.58, 0.66, 0.60], [0.55, 0.50, 0.60, 0.52]  # runs with the same seeds
+    >>> # runs with the same seeds
+    >>> ewc, naive = [0.62, 0.58, 0.66, 0.60], [0.55, 0.50, 0.60, 0.52]
     >>> result = metrics.paired_run_difference(ewc, naive)
     >>> round(result.mean, 4), round(result.low, 3), round(result.high, 3)
     (0.0725, 0.057, 0.088)

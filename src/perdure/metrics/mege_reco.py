@@ -73,12 +73,14 @@ def reco(same: Any, different: Any, variant: Variant = "precision") -> float:
     Examples
     --------
     >>> from perdure import metrics
-    >>> same, different = [0.1, 0.2, 0.3, 0.4], [0.3, 0.6, 0.7]  # distances of S= and S!=
+    >>> # distances of S= and S!=
+    >>> same, different = [0.1, 0.2, 0.3, 0.4], [0.3, 0.6, 0.7]
     >>> round(metrics.reco(same, different), 3)
     0.8
     >>> round(metrics.reco(same, different, variant="rate"), 3)
     0.667
-    >>> metrics.reco(different, same, variant="rate")  # the smaller distances are those of S!=
+    >>> # the smaller distances are those of S!=
+    >>> metrics.reco(different, same, variant="rate")
     0.0
     >>> metrics.reco(same, [])
     Missing('S!= is empty: no example is classified correctly by exactly one model of a pair')
@@ -111,10 +113,16 @@ def mege_reco_scores(same: Any, different: Any) -> PairScores:
     Examples
     --------
     >>> from perdure import metrics
-    >>> scores = metrics.mege_reco_scores(same=[0.1, 0.2, 0.3, 0.4], different=[0.3, 0.6, 0.7])
-    >>> round(scores.mege, 2), round(scores.reco_precision, 2), round(scores.reco_rate, 2)
+    >>> same, different = [0.1, 0.2, 0.3, 0.4], [0.3, 0.6, 0.7]
+    >>> scores = metrics.mege_reco_scores(same, different)
+    >>> (
+    ...     round(scores.mege, 2),
+    ...     round(scores.reco_precision, 2),
+    ...     round(scores.reco_rate, 2),
+    ... )
     (0.8, 0.8, 0.67)
-    >>> scores.rate_threshold  # up to it are all four distances of S=, and one of three of S!=
+    >>> # up to it are all four distances of S=, and one of three of S!=
+    >>> scores.rate_threshold
     0.4
     """
     near, far = mege_reco_distances(same, "same"), mege_reco_distances(different, "different")

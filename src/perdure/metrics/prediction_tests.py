@@ -64,14 +64,16 @@ def similarity_test(similarity: Any, level: float = 0.95) -> PredictionTest:
     >>> similarity = np.array(
     ...     [
     ...         [1.00, 0.80, 0.82, 0.79, 0.50],  # the old version
-    ...         [0.80, 1.00, 0.81, 0.83, 0.52],  # three versions retrained on the same data
+    ...         # three versions retrained on the same data
+    ...         [0.80, 1.00, 0.81, 0.83, 0.52],
     ...         [0.82, 0.81, 1.00, 0.80, 0.49],
     ...         [0.79, 0.83, 0.80, 1.00, 0.51],
     ...         [0.50, 0.52, 0.49, 0.51, 1.00],  # the new version
     ...     ]
     ... )
     >>> test = metrics.similarity_test(similarity)
-    >>> round(test.observed, 2), round(test.low, 2)  # less similar than retraining explains
+    >>> # less similar than retraining explains
+    >>> round(test.observed, 2), round(test.low, 2)
     (0.51, 0.72)
     >>> test.p < 0.05
     True
@@ -107,7 +109,8 @@ def value_test(values: Any, *, example_variance: float = 0.0, examples: int = 2,
     Examples
     --------
     >>> from perdure import metrics
-    >>> accuracies = [0.91, 0.92, 0.90, 0.92, 0.85]  # the old version, three retrained ones, and the new one
+    >>> # the old version, three retrained ones, and the new one
+    >>> accuracies = [0.91, 0.92, 0.90, 0.92, 0.85]
     >>> test = metrics.value_test(accuracies)
     >>> round(test.expected, 2), round(test.low, 2), round(test.high, 2)
     (0.91, 0.88, 0.95)
@@ -152,11 +155,14 @@ def combine_p_values(tests: Mapping[str, PredictionTest]) -> float:
     Examples
     --------
     >>> from perdure import metrics
-    >>> accuracy = metrics.value_test([0.91, 0.92, 0.90, 0.92, 0.91])  # as after retraining
-    >>> reasons = metrics.value_test([0.80, 0.82, 0.81, 0.79, 0.50])  # not as after retraining
+    >>> # as after retraining
+    >>> accuracy = metrics.value_test([0.91, 0.92, 0.90, 0.92, 0.91])
+    >>> # not as after retraining
+    >>> reasons = metrics.value_test([0.80, 0.82, 0.81, 0.79, 0.50])
     >>> round(reasons.p, 4)
     0.0002
-    >>> round(metrics.combine_p_values({"accuracy": accuracy, "reasons": reasons}), 4)  # corrected for two tests
+    >>> # corrected for two tests
+    >>> round(metrics.combine_p_values({"accuracy": accuracy, "reasons": reasons}), 4)
     0.0003
     """
     return min(corrected_p_values(tests).values(), default=math.nan)

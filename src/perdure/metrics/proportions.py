@@ -63,7 +63,8 @@ def paired_accuracy_difference(before: Any, after: Any, level: float = 0.95) -> 
     >>> import numpy as np
     >>> from perdure import metrics
     >>> example = np.arange(100)
-    >>> before, after = example < 80, (example >= 4) & (example < 96)  # the examples on which each version is right
+    >>> # the examples on which each version is right
+    >>> before, after = example < 80, (example >= 4) & (example < 96)
     >>> result = metrics.paired_accuracy_difference(before, after)
     >>> result.gained, result.lost
     (16, 4)

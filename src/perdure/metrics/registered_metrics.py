@@ -205,7 +205,8 @@ def compute_metrics(run: RunNumbers, *, ce_epsilon: float = CE_EPSILON) -> dict[
     >>> recorder = perdure.Recorder("runs/ewc", tasks=2)
     >>> for accuracy in [0.9, 0.1], [0.6, 0.8]:
     ...     recorder.after_task(accuracy=accuracy)
-    >>> values = perdure.metrics.compute_metrics(perdure.Record.open("runs/ewc").measurements)
+    >>> run = perdure.Record.open("runs/ewc").measurements
+    >>> values = perdure.metrics.compute_metrics(run)
     >>> round(values["average_accuracy"], 2), round(values["forgetting"], 2)
     (0.7, 0.3)
     >>> values["MS"]
@@ -416,7 +417,12 @@ def compute_metric_variants(run: RunNumbers, *, reference: FloatArray | Missing 
     ...     recorder.after_task(accuracy=accuracy)
     >>> run = perdure.Record.open("runs/ewc").measurements
     >>> values = perdure.metrics.compute_metric_variants(run, reference=[0.9, 0.9])
-    >>> {name: round(values[name], 2) for name in ("mammoth_forgetting", "gem_backward_transfer", "intransigence")}
-    {'mammoth_forgetting': 0.3, 'gem_backward_transfer': -0.3, 'intransigence': 0.05}
+    >>> (
+    ...     round(values["mammoth_forgetting"], 2),
+    ...     round(values["gem_backward_transfer"], 2),
+    ... )
+    (0.3, -0.3)
+    >>> round(values["intransigence"], 2)
+    0.05
     """
     return compute_registered(run, on_request=True, settings={"reference": reference})

@@ -160,7 +160,12 @@ def metric(
     Examples
     --------
     >>> from perdure import metrics
-    >>> @metrics.metric("worst_task", label="worst task", meaning="lowest final accuracy", higher_is_better=True)
+    >>> @metrics.metric(
+    ...     "worst_task",
+    ...     label="worst task",
+    ...     meaning="lowest final accuracy",
+    ...     higher_is_better=True,
+    ... )
     ... def worst_task(run):
     ...     return float(run.table[-1].min())
     >>> metrics.METRICS.get("worst_task").label

@@ -280,9 +280,11 @@ def retraining_trend_test(values: Any, rises: bool = False) -> Trend:
     Examples
     --------
     >>> from perdure import metrics
-    >>> scores = [[0.9, 0.7, 0.5, 0.2], [0.8, 0.6, 0.6, 0.3], [0.9, 0.8, 0.4, 0.5]]  # three folds, four noise levels
+    >>> # three folds, four noise levels
+    >>> scores = [[0.9, 0.7, 0.5, 0.2], [0.8, 0.6, 0.6, 0.3], [0.9, 0.8, 0.4, 0.5]]
     >>> trend = metrics.retraining_trend_test(scores)
-    >>> round(trend.rank_correlation, 2), round(trend.p_value, 4)  # the score falls with the noise
+    >>> # the score falls with the noise
+    >>> round(trend.rank_correlation, 2), round(trend.p_value, 4)
     (-0.92, 0.0029)
     >>> metrics.retraining_trend_test([[0.9, 0.7]]).reason
     'a trend needs at least three levels'

@@ -26,8 +26,10 @@ def sampling_instability(repeats: Any) -> FloatArray:
     --------
     >>> import numpy as np
     >>> from perdure import metrics
-    >>> noise = np.random.default_rng(0).normal(size=(20, 1, 1000))  # 20 measurements of 1000 quantities
-    >>> metrics.sampling_instability(noise).round(1).tolist()  # nothing but noise: sqrt(2)
+    >>> # 20 measurements of 1000 quantities
+    >>> noise = np.random.default_rng(0).normal(size=(20, 1, 1000))
+    >>> # nothing but noise: sqrt(2)
+    >>> metrics.sampling_instability(noise).round(1).tolist()
     [1.4]
     >>> metrics.sampling_instability(5 + noise).round(1).tolist()
     [0.2]
@@ -78,10 +80,12 @@ def stability_curve(
     >>> import numpy as np
     >>> from perdure import metrics
     >>> rng = np.random.default_rng(0)
-    >>> marginals = rng.normal(loc=np.linspace(0, 1, 20), size=(3, 400, 20))  # 3 examples, 400 permutations, 20 players
+    >>> # 3 examples, 400 permutations, 20 players
+    >>> marginals = rng.normal(loc=np.linspace(0, 1, 20), size=(3, 400, 20))
     >>> maps = rng.normal(size=(1, 3, 20))
     >>> curve = metrics.stability_curve(marginals, maps, permutations=[20, 200])
-    >>> bool((curve.values[1] < curve.values[0]).all())  # more permutations are more stable
+    >>> # more permutations are more stable
+    >>> bool((curve.values[1] < curve.values[0]).all())
     True
     """
     m, a = as_floats(marginals, "marginals", ndim=3), as_floats(maps, "maps", ndim=3)
@@ -136,9 +140,13 @@ def sampling_variance_ratio(marginals: Any, selected: Any) -> VarianceRatio:
     >>> from perdure import metrics
     >>> rng = np.random.default_rng(0)
     >>> independent = rng.normal(size=(10_000, 8))
-    >>> round(metrics.sampling_variance_ratio(independent, selected=range(4)).of_claimed, 1)
+    >>> round(
+    ...     metrics.sampling_variance_ratio(independent, selected=range(4)).of_claimed,
+    ...     1,
+    ... )
     1.0
-    >>> shared = independent + rng.normal(size=(10_000, 1))  # all players share an effect
+    >>> # all players share an effect
+    >>> shared = independent + rng.normal(size=(10_000, 1))
     >>> round(metrics.sampling_variance_ratio(shared, selected=range(4)).of_claimed, 1)
     0.4
     """
@@ -182,7 +190,8 @@ def context_instability(drops: Any) -> ContextInstability:
     --------
     >>> import numpy as np
     >>> from perdure import metrics
-    >>> drops = np.array([[0.5, 0.5], [0.5, 0.1], [0.5, 0.6]])  # of two variables in three contexts
+    >>> # of two variables in three contexts
+    >>> drops = np.array([[0.5, 0.5], [0.5, 0.1], [0.5, 0.6]])
     >>> result = metrics.context_instability(drops)
     >>> result.v.round(2).tolist()  # the second drop depends on what is masked before
     [1.0, 2.25]

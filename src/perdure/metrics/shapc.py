@@ -52,9 +52,11 @@ def shapc(
     >>> from perdure import metrics
     >>> rng = np.random.default_rng(0)
     >>> maps = rng.normal(size=(100, 1, 8, 8))
-    >>> round(float(metrics.shapc(maps, 2 * maps).mean()), 2)  # the scale does not matter
+    >>> # the scale does not matter
+    >>> round(float(metrics.shapc(maps, 2 * maps).mean()), 2)
     1.0
-    >>> round(float(metrics.shapc(maps, rng.normal(size=(100, 1, 8, 8))).mean()), 1)  # unrelated maps
+    >>> # unrelated maps
+    >>> round(float(metrics.shapc(maps, rng.normal(size=(100, 1, 8, 8))).mean()), 1)
     0.2
     >>> metrics.shapc(maps[:1], np.zeros((1, 1, 8, 8))).tolist()  # no important region
     [nan]
@@ -78,7 +80,8 @@ def shapc_at_shares(
     >>> from perdure import metrics
     >>> rng = np.random.default_rng(0)
     >>> before, after = rng.normal(size=(2, 100, 1, 8, 8))  # unrelated maps
-    >>> metrics.shapc_at_shares(before, after, shares=[0.1, 0.3, 0.5]).mean(axis=0).round(1).tolist()
+    >>> values = metrics.shapc_at_shares(before, after, shares=[0.1, 0.3, 0.5])
+    >>> values.mean(axis=0).round(1).tolist()
     [0.1, 0.2, 0.4]
     """
     first, second = _as_maps(before, "before"), _as_maps(after, "after")
@@ -268,7 +271,8 @@ def summarise_shapc(
     Examples
     --------
     >>> from perdure import metrics
-    >>> values = {(0, 1): [0.9, 0.7], (0, 2): [0.6, 0.4], (1, 2): [0.8, 0.8]}  # SHAPC of two examples of tasks 0 and 1
+    >>> # SHAPC of two examples of tasks 0 and 1
+    >>> values = {(0, 1): [0.9, 0.7], (0, 2): [0.6, 0.4], (1, 2): [0.8, 0.8]}
     >>> summary = metrics.summarise_shapc(values)
     >>> summary.pi.round(2).tolist()
     [[nan, 0.8, 0.5], [nan, nan, 0.8], [nan, nan, nan]]

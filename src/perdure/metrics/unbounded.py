@@ -24,7 +24,8 @@ def final_average(values: Any, curriculum: Sequence[int]) -> float:
     Examples
     --------
     >>> from perdure import metrics
-    >>> losses = [[0.2, 1.9], [0.8, 0.4]]  # losses[i, j]: loss on task j after training on task i
+    >>> # losses[i, j]: loss on task j after training on task i
+    >>> losses = [[0.2, 1.9], [0.8, 0.4]]
     >>> round(metrics.final_average(losses, curriculum=[0, 1]), 2)
     0.6
     """
@@ -42,7 +43,10 @@ def unbounded_forgetting(values: Any, curriculum: Sequence[int], *, higher_is_be
     --------
     >>> from perdure import metrics
     >>> losses = [[0.2, 1.9], [0.8, 0.4]]  # the loss on task 1 rises from 0.2 to 0.8
-    >>> round(metrics.unbounded_forgetting(losses, [0, 1], higher_is_better=False), 2)
+    >>> forgetting = metrics.unbounded_forgetting(
+    ...     losses, [0, 1], higher_is_better=False
+    ... )
+    >>> round(forgetting, 2)
     0.6
     >>> returns = [[310, 20], [250, 400]]  # for example rewards
     >>> metrics.unbounded_forgetting(returns, [0, 1], higher_is_better=True)
@@ -71,7 +75,10 @@ def unbounded_backward_transfer(
     --------
     >>> from perdure import metrics
     >>> losses = [[0.2, 1.9], [0.8, 0.4]]  # the loss on task 1 rises from 0.2 to 0.8
-    >>> round(metrics.unbounded_backward_transfer(losses, [0, 1], higher_is_better=False), 2)
+    >>> bwt = metrics.unbounded_backward_transfer(
+    ...     losses, [0, 1], higher_is_better=False
+    ... )
+    >>> round(bwt, 2)
     -0.6
     """
     table = _checked(values, curriculum)

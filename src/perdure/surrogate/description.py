@@ -40,7 +40,9 @@ def describe(fit: Fit, details: bool = False) -> list[str]:
     >>> from perdure import surrogate
     >>> curriculum = [0, 1, 2, 0, 1, 2, 2, 1, 0, 1, 0, 2]
     >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
-    >>> curves = surrogate.simulate(curriculum, transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0])
+    >>> curves = surrogate.simulate(
+    ...     curriculum, transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
     >>> fit = surrogate.fit(curves, curriculum, algorithms=["ewc", "naive"])
     >>> for sentence in surrogate.describe(fit):
     ...     print(sentence.partition(" (")[0])
@@ -70,7 +72,10 @@ def ambiguities(fit: Fit) -> list[str]:
     >>> import numpy as np
     >>> from perdure import surrogate
     >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
-    >>> curves = surrogate.simulate([0, 1, 2], transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0])  # one visit each
+    >>> # one visit each
+    >>> curves = surrogate.simulate(
+    ...     [0, 1, 2], transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
     >>> curves += np.random.default_rng(0).normal(0, 0.02, curves.shape)
     >>> fit = surrogate.fit(curves, [0, 1, 2], algorithms=["ewc", "naive"])
     >>> for sentence in surrogate.ambiguities(fit):

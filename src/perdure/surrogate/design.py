@@ -67,7 +67,10 @@ def design(fit: Fit, length: int, *, outcomes: int = 1, seed: int = 0) -> Design
     >>> import numpy as np
     >>> from perdure import surrogate
     >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
-    >>> curves = surrogate.simulate([0, 1, 2], transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0])  # one visit each
+    >>> # one visit each
+    >>> curves = surrogate.simulate(
+    ...     [0, 1, 2], transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
     >>> curves += np.random.default_rng(0).normal(0, 0.02, curves.shape)
     >>> fit = surrogate.fit(curves, [0, 1, 2], algorithms=["ewc", "naive"])
     >>> proposed = surrogate.design(fit, length=2, outcomes=0)

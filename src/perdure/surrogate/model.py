@@ -33,11 +33,16 @@ def simulate(
     Examples
     --------
     >>> from perdure import surrogate
-    >>> transfer = [[1.0, -0.3], [-0.3, 1.0]]  # each task interferes with the other one
-    >>> curves = surrogate.simulate([0, 1], transfer, [1, 1], [1, 1], retention=[0.9, 0.5], translation=[0, 0])
-    >>> curves[0].round(2).tolist()  # a row for each task; the first column is before training
+    >>> # each task interferes with the other one
+    >>> transfer = [[1.0, -0.3], [-0.3, 1.0]]
+    >>> curves = surrogate.simulate(
+    ...     [0, 1], transfer, [1, 1], [1, 1], retention=[0.9, 0.5], translation=[0, 0]
+    ... )
+    >>> # a row for each task; the first column is before training
+    >>> curves[0].round(2).tolist()
     [[0.0, 0.46, 0.29], [0.0, -0.15, 0.35]]
-    >>> curves[1].round(2).tolist()  # the second algorithm retains less of task 1 while it learns task 2
+    >>> # the second algorithm retains less of task 1 while it learns task 2
+    >>> curves[1].round(2).tolist()
     [[0.0, 0.46, 0.1], [0.0, -0.15, 0.4]]
     """
     matrix = np.asarray(transfer, dtype=np.float64)

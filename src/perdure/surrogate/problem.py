@@ -119,7 +119,8 @@ def make_problem(
     Examples
     --------
     >>> from perdure import InputError, surrogate
-    >>> curves = [[[0.0, 0.9, 0.6], [0.0, 0.1, 0.8]]]  # one algorithm, two tasks: before training and after two steps
+    >>> # one algorithm, two tasks: before training and after two steps
+    >>> curves = [[[0.0, 0.9, 0.6], [0.0, 0.1, 0.8]]]
     >>> problem = surrogate.make_problem(curves, [0, 1], algorithms=["ewc"])
     >>> problem.algorithms, problem.tasks
     (('ewc',), ('task 1', 'task 2'))

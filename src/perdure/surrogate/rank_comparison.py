@@ -68,7 +68,9 @@ def compare_ranks(
     >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
     >>> fits = {}
     >>> for name, difficulty in {"digits": [1, 1, 1], "letters": [2, 1, 2]}.items():
-    ...     curves = surrogate.simulate(curriculum, transfer, difficulty, [1, 1, 1], [0.8, 0.6, 0.95], [0, 0, 0])
+    ...     curves = surrogate.simulate(
+    ...         curriculum, transfer, difficulty, [1, 1, 1], [0.8, 0.6, 0.95], [0, 0, 0]
+    ...     )
     ...     fits[name] = surrogate.fit(curves, curriculum, algorithms=algorithms)
     >>> comparison = surrogate.compare_ranks(fits, "retention")
     >>> comparison.algorithms

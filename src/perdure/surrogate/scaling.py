@@ -38,10 +38,12 @@ def scale(
     Examples
     --------
     >>> from perdure import surrogate
-    >>> curves = [[[10.0, 80.0, 50.0]]]  # one algorithm, one task: accuracies in percent
+    >>> # one algorithm, one task: accuracies in percent
+    >>> curves = [[[10.0, 80.0, 50.0]]]
     >>> surrogate.scale(curves, "percent").tolist()
     [[[0.1, 0.8, 0.5]]]
-    >>> surrogate.scale(curves, "percent", chance=0.1).round(2).tolist()  # chance becomes 0
+    >>> # chance becomes 0
+    >>> surrogate.scale(curves, "percent", chance=0.1).round(2).tolist()
     [[[0.0, 0.78, 0.44]]]
     >>> surrogate.scale(curves, "new2022").round(2).tolist()  # minimum 0, maximum 1
     [[[0.0, 1.0, 0.57]]]
@@ -81,8 +83,12 @@ def scale_together(
     Examples
     --------
     >>> from perdure import surrogate
-    >>> first, second = [[[10.0, 80.0]]], [[[20.0, 40.0]]]  # two curricula, one algorithm and one task
-    >>> [block.tolist() for block in surrogate.scale_together([first, second], "maximum")]
+    >>> # two curricula, one algorithm and one task
+    >>> first, second = [[[10.0, 80.0]]], [[[20.0, 40.0]]]
+    >>> [
+    ...     block.tolist()
+    ...     for block in surrogate.scale_together([first, second], "maximum")
+    ... ]
     [[[[0.125, 1.0]]], [[[0.25, 0.5]]]]
     """
     arrays = [np.array(block, dtype=np.float64) for block in blocks]

@@ -54,21 +54,36 @@ def check(
 
     Parameters
     ----------
-    target : a record, a folder with several seeds of one learner, results of another framework, an accuracy matrix, a file of
+    target
+        a record, a folder with several seeds of one learner, results of another framework, an accuracy matrix, a file of
         weights, or a model. Intervals are over runs if there are several, otherwise over test examples.
-    policy : a policy file, a `Policy`, or a mapping with the keys of a policy file
-    baseline : what min_absolute_change, negative_flip_rate and reasons compare with, in the same forms as ``target``
-    network, data : for networks that are not named by their record, see `perdure.compare`
-    examples : test examples per task, for results that do not state it
-    until_decided : examine test examples in random order until every rule on accuracies, flips and reasons is decided, with
+    policy
+        a policy file, a `Policy`, or a mapping with the keys of a policy file
+    baseline
+        what min_absolute_change, negative_flip_rate and reasons compare with, in the same forms as ``target``
+    network, data
+        for networks that are not named by their record, see `perdure.compare`
+    examples
+        test examples per task, for results that do not state it
+    until_decided
+        examine test examples in random order until every rule on accuracies, flips and reasons is decided, with
         confidence sequences, which are valid under optional stopping
-    explained : test examples that are explained for rules on reasons, per task for SHAPC
-    settings : settings of the explanations
-    seed : of the order of examples and of simulations
-    importing : how results of other frameworks are read
-    data_dir, device : where data files are, and where networks run
-    cache : a folder for finished maps
-    progress : called with a description, the number of finished parts and the number of all parts
+    explained
+        test examples that are explained for rules on reasons, per task for SHAPC
+    settings
+        settings of the explanations
+    seed
+        of the order of examples and of simulations
+    importing
+        how results of other frameworks are read
+    data_dir
+        where data files are
+    device
+        where networks run
+    cache
+        a folder for finished maps
+    progress
+        called with a description, the number of finished parts and the number of all parts
     """
     rules = as_policy(policy)
     if not rules.rules:

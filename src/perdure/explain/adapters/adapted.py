@@ -68,10 +68,13 @@ def adapt(model: Any, inputs: Description | None = None, *, logits: Logits | Non
 
     Parameters
     ----------
-    model : a torch.nn.Module; or an object with ``predict_proba`` or ``decision_function``, or a function from arrays to
+    model
+        a torch.nn.Module; or an object with ``predict_proba`` or ``decision_function``, or a function from arrays to
         scores, which are explained with Shapley values and LIME
-    inputs : `Tokens`, `Series` or `Table`; nothing for images, plain tables and several inputs
-    logits : a function from the model's output to its scores, (n, outputs). Not needed for a tensor, a tuple that starts with
+    inputs
+        `Tokens`, `Series` or `Table`; nothing for images, plain tables and several inputs
+    logits
+        a function from the model's output to its scores, (n, outputs). Not needed for a tensor, a tuple that starts with
         the scores, or a dictionary or object with ``logits``
 
     Returns
@@ -90,8 +93,11 @@ def adapt(model: Any, inputs: Description | None = None, *, logits: Logits | Non
     A recurrent network for series of (n, time, channels) whose output is a tuple of outputs and states:
 
     >>> recurrent = nn.LSTM(3, 4, batch_first=True)
-    >>> network = perdure.adapt(recurrent, explain.Series("ntc"), logits=lambda output: output[0][:, -1])
-    >>> maps = explain.attribute(network, torch.randn(2, 10, 3), 0, "integrated_gradients", baseline="zero")
+    >>> last = lambda output: output[0][:, -1]  # of all outputs, the last one
+    >>> network = perdure.adapt(recurrent, explain.Series("ntc"), logits=last)
+    >>> maps = explain.attribute(
+    ...     network, torch.randn(2, 10, 3), 0, "integrated_gradients"
+    ... )
     >>> tuple(maps.shape)
     (2, 10, 3)
 
@@ -100,7 +106,9 @@ def adapt(model: Any, inputs: Description | None = None, *, logits: Logits | Non
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> x, y = load_iris(return_X_y=True)
-    >>> tree = perdure.adapt(DecisionTreeClassifier(max_depth=2, random_state=0).fit(x, y))
+    >>> tree = perdure.adapt(
+    ...     DecisionTreeClassifier(max_depth=2, random_state=0).fit(x, y)
+    ... )
     >>> maps = explain.attribute(tree, x[:50], 0, "shapley", background=x)
     >>> abs(maps).mean(axis=0).round(1).tolist()  # only the petal width decides
     [0.0, 0.0, 0.0, 1.0]

@@ -39,11 +39,13 @@ class Tokens:
     >>> class Sentiment(nn.Module):
     ...     def __init__(self):
     ...         super().__init__()
-    ...         self.embedding = nn.Embedding.from_pretrained(torch.tensor([[0.0], [1.0], [-1.0], [0.0]]))
+    ...         weights = torch.tensor([[0.0], [1.0], [-1.0], [0.0]])
+    ...         self.embedding = nn.Embedding.from_pretrained(weights)
     ...     def forward(self, ids):
     ...         return self.embedding(ids).sum(dim=1)
     >>> model = explain.adapt(Sentiment(), explain.Tokens(mask=0, vocabulary=words))
-    >>> explain.attribute(model, torch.tensor([[3, 1], [3, 2]]), 0, "shapley").tolist()  # "film good", "film bad"
+    >>> # "film good", "film bad"
+    >>> explain.attribute(model, torch.tensor([[3, 1], [3, 2]]), 0, "shapley").tolist()
     [[0.0, 1.0], [0.0, -1.0]]
     """
 
@@ -77,7 +79,8 @@ class Series:
     >>> from perdure import explain
     >>> network = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
     >>> model = explain.adapt(network, explain.Series("ntc", channels=["x", "y"]))
-    >>> maps = explain.attribute(model, torch.ones(1, 6, 2), 0, "shapley", baseline="zero", samples=20)
+    >>> x = torch.ones(1, 6, 2)
+    >>> maps = explain.attribute(model, x, 0, "shapley", baseline="zero", samples=20)
     >>> tuple(maps.shape)
     (1, 6, 2)
     >>> maps[0, :, 0].equal(maps[0, :, 1])
@@ -108,10 +111,14 @@ class Table:
     >>> from torch import nn
     >>> from perdure import explain
     >>> network = nn.Linear(4, 2, bias=False)
-    >>> _ = network.weight.data.copy_(torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]))
-    >>> columns = explain.Table(groups={"colour": [2, 3]}, names=["width", "height", "red", "blue"])
-    >>> model = explain.adapt(network, columns)
-    >>> explain.attribute(model, torch.ones(1, 4), 1, "shapley", baseline="zero", samples=20).tolist()
+    >>> network.weight.data = torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
+    >>> names = ["width", "height", "red", "blue"]
+    >>> model = explain.adapt(
+    ...     network, explain.Table(groups={"color": [2, 3]}, names=names)
+    ... )
+    >>> explain.attribute(
+    ...     model, torch.ones(1, 4), 1, "shapley", baseline="zero"
+    ... ).tolist()
     [[0.0, 0.0, 2.0, 2.0]]
     """
 

@@ -93,7 +93,8 @@ def check_axioms(solve: Solver, value: GameFunction, players: int, *, seed: int 
     --------
     >>> import numpy as np
     >>> from perdure import explain
-    >>> def product(coalitions):  # two players have an effect only together, the third has none
+    >>> # two players have an effect only together, the third has none
+    >>> def product(coalitions):
     ...     return coalitions[:, 0] * coalitions[:, 1] * 1.0
     >>> def solve(value, players):
     ...     return explain.exact_shapley(value, players).values
@@ -104,9 +105,11 @@ def check_axioms(solve: Solver, value: GameFunction, players: int, *, seed: int 
     symmetry                  yes    0.0e+00
     efficiency                yes    2.2e-16
     interaction distribution  yes    1.1e-16
-    >>> def alone(value, players):  # the effect of each player alone misses the interaction
-    ...     return value(np.eye(players, dtype=bool)) - value(np.zeros((1, players), dtype=bool))
-    >>> [check.axiom for check in explain.check_axioms(alone, product, players=3).checks if check.violated]
+    >>> # the effect of each player alone misses the interaction
+    >>> def alone(value, players):
+    ...     return value(np.eye(players, dtype=bool))
+    >>> axioms = explain.check_axioms(alone, product, players=3)
+    >>> [check.axiom for check in axioms.checks if check.violated]
     ['efficiency', 'interaction distribution']
     """
     count = _small_player_count(players)

@@ -39,7 +39,8 @@ def recommend_estimator(
     Examples
     --------
     >>> from perdure import explain
-    >>> explain.recommend_estimator(players=8, evaluations=1000).estimator  # all coalitions fit
+    >>> # all coalitions fit
+    >>> explain.recommend_estimator(players=8, evaluations=1000).estimator
     'exact'
     >>> explain.recommend_estimator(players=100, evaluations=1000).estimator
     'regression'
@@ -79,7 +80,7 @@ def choose_estimator(value: GameFunction, players: int, seed: int = 0) -> str:
     --------
     >>> from perdure import explain
     >>> def nearly_additive(coalitions):
-    ...     return coalitions.sum(axis=1) + 0.1 * coalitions[:, 0] * coalitions[:, 1] * coalitions[:, 2]
+    ...     return coalitions.sum(axis=1) + 0.1 * coalitions[:, :3].all(axis=1)
     >>> explain.choose_estimator(nearly_additive, players=20)
     'leverage'
     >>> def majority(coalitions):

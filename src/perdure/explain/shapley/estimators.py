@@ -113,14 +113,16 @@ def shapley(
     Examples
     --------
     >>> from perdure import explain
-    >>> def value(coalitions):  # 2 from player 0, and 1 if players 1 and 2 are both present
+    >>> # 2 from player 0, and 1 if players 1 and 2 are both present
+    >>> def value(coalitions):
     ...     return 2.0 * coalitions[:, 0] + coalitions[:, 1] * coalitions[:, 2]
     >>> result = explain.shapley(value, players=3, samples=500)
     >>> result.values.round(1).tolist()
     [2.0, 0.5, 0.5]
     >>> bool(result.stderr.max() < 0.05), result.samples
     (True, 500)
-    >>> result = explain.shapley(value, players=3, samples=100_000, wanted_stderr=0.02)  # stops as soon as possible
+    >>> # stops as soon as possible
+    >>> result = explain.shapley(value, players=3, samples=100_000, wanted_stderr=0.02)
     >>> result.samples < 100_000
     True
     """

@@ -89,13 +89,14 @@ def exact_shapley(value: GameFunction, players: int) -> ExactShapley:
     Examples
     --------
     >>> from perdure import explain
-    >>> def value(coalitions):  # 2 from player 0, and 1 if players 1 and 2 are both present
+    >>> # 2 from player 0, and 1 if players 1 and 2 are both present
+    >>> def value(coalitions):
     ...     return 2.0 * coalitions[:, 0] + coalitions[:, 1] * coalitions[:, 2]
     >>> solved = explain.exact_shapley(value, players=3)
     >>> solved.values.round(2).tolist()  # the interaction is divided equally
     [2.0, 0.5, 0.5]
-    >>> {tuple(sorted(players)): float(size) for players, size in solved.dividends.items() if size}
-    {(0,): 2.0, (1, 2): 1.0}
+    >>> [sorted(players) for players, size in solved.dividends.items() if size]
+    [[0], [1, 2]]
     """
     count = player_count(players)
     if count > MOST_PLAYERS:

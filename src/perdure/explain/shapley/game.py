@@ -36,9 +36,10 @@ class NetworkGame:
     >>> from torch import nn
     >>> from perdure import explain
     >>> network = nn.Linear(3, 2, bias=False)
-    >>> _ = network.weight.data.copy_(torch.tensor([[1.0, -2.0, 3.0], [0.0, 1.0, 1.0]]))
+    >>> network.weight.data = torch.tensor([[1.0, -2.0, 3.0], [0.0, 1.0, 1.0]])
     >>> example = torch.ones(3)
-    >>> game = explain.NetworkGame(network, example, 0, explain.feature_players((3,)), baseline=torch.zeros(3))
+    >>> players = explain.feature_players((3,))
+    >>> game = explain.NetworkGame(network, example, 0, players, torch.zeros(3))
     >>> game(np.array([[True, False, False], [True, True, True]])).tolist()
     [1.0, 2.0]
     >>> explain.exact_shapley(game, players=3).values.round(3).tolist()
@@ -148,8 +149,9 @@ def game_layer_output(model: nn.Module, layer: nn.Module, source: Tensor) -> Ten
     >>> import torch
     >>> from torch import nn
     >>> from perdure import explain
-    >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
-    >>> tuple(explain.game_layer_output(network, network[1], torch.ones(1, 5, 5)).shape)
+    >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten())
+    >>> output = explain.game_layer_output(network, network[1], torch.ones(1, 5, 5))
+    >>> tuple(output.shape)
     (4, 3, 3)
     """
     outputs: list[Tensor] = []

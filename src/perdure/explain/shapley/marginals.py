@@ -50,8 +50,11 @@ def shapley_marginals(
     >>> from torch import nn
     >>> from perdure import explain
     >>> _ = torch.manual_seed(0)
-    >>> network, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(3, 4)
-    >>> marginals = explain.shapley_marginals(network, x, 0, permutations=500, baseline="zero")
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> x = torch.randn(3, 4)
+    >>> marginals = explain.shapley_marginals(
+    ...     network, x, 0, permutations=500, baseline=0
+    ... )
     >>> marginals.shape
     (3, 500, 4)
     >>> exact = explain.shapley_table(network, x, 0, baseline="zero", estimator="exact")

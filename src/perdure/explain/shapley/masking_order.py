@@ -51,7 +51,8 @@ def masked_in_order(solved: ExactShapley, order: Sequence[int]) -> MaskingOrder:
     >>> from perdure import explain
     >>> def both(coalitions):  # an effect of 1 if both players are present
     ...     return coalitions[:, 0] * coalitions[:, 1] * 1.0
-    >>> result = explain.masked_in_order(explain.exact_shapley(both, players=2), order=[0, 1])
+    >>> solved = explain.exact_shapley(both, players=2)
+    >>> result = explain.masked_in_order(solved, order=[0, 1])
     >>> result.drops.tolist()  # the first masked player gets the whole interaction
     [1.0, 0.0]
     >>> result.shapley.tolist()

@@ -134,7 +134,8 @@ def superpixel_players(image: Tensor, count: int = SUPERPIXELS) -> Players:
     >>> image = torch.zeros(3, 16, 16)
     >>> image[:, :, 8:] = 1  # a dark and a bright half
     >>> labels = explain.superpixel_players(image, count=4).labels[0]
-    >>> set(labels[:, :8].flatten().tolist()) & set(labels[:, 8:].flatten().tolist())  # no segment is in both
+    >>> # no segment is in both
+    >>> set(labels[:, :8].flatten().tolist()) & set(labels[:, 8:].flatten().tolist())
     set()
     """
     if image.dim() != 3:

@@ -39,7 +39,8 @@ def fast_game(game: NetworkGame) -> NetworkGame:
     >>> import torch
     >>> from torch import nn
     >>> from perdure import explain
-    >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(36, 2)).eval()
+    >>> features = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    >>> network = nn.Sequential(features, nn.Flatten(), nn.Linear(36, 2)).eval()
     >>> image = torch.rand(1, 5, 5)
     >>> players = explain.pixel_players((1, 5, 5))
     >>> game = explain.NetworkGame(network, image, 0, players, torch.zeros_like(image))

@@ -77,7 +77,8 @@ def shapley_table(
     >>> from torch import nn
     >>> from perdure import explain
     >>> _ = torch.manual_seed(0)
-    >>> network, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(3, 4)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> x = torch.randn(3, 4)
     >>> exact = explain.shapley_table(network, x, 0, baseline="zero", estimator="exact")
     >>> exact.values.shape, float(exact.stderr.max())
     ((3, 4), 0.0)
@@ -130,7 +131,10 @@ def recommended_estimator(
     >>> few, many = torch.ones(1, 6), torch.ones(1, 200)
     >>> explain.recommended_estimator(nn.Linear(6, 2), few, baseline="zero").estimator
     'exact'
-    >>> explain.recommended_estimator(nn.Linear(200, 2), many, baseline="zero").estimator  # evaluations are cheap
+    >>> # evaluations are cheap
+    >>> explain.recommended_estimator(
+    ...     nn.Linear(200, 2), many, baseline="zero"
+    ... ).estimator
     'antithetic'
     """
     first = x[:1]
@@ -151,8 +155,9 @@ def shapley_table_layer_maps(model: nn.Module, x: Any, target: Any, layer: str |
     >>> from perdure import explain
     >>> _ = torch.manual_seed(0)
     >>> convolution = nn.Conv2d(1, 4, 3, padding=1)
-    >>> network = nn.Sequential(convolution, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
-    >>> maps = explain.shapley_table_layer_maps(network, torch.randn(3, 1, 5, 5), 0, layer=convolution)
+    >>> network = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(100, 2))
+    >>> x = torch.randn(3, 1, 5, 5)
+    >>> maps = explain.shapley_table_layer_maps(network, x, 0, layer=convolution)
     >>> maps.shape, bool((maps >= 0).all())
     ((3, 25), True)
     """

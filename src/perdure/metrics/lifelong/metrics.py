@@ -63,7 +63,9 @@ def mean_performance(run: Run, kind: Literal["train", "test"]) -> PerTask:
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> run = lifelong.Run([lifelong.Block("train", "walk", [10, 30, 80]), lifelong.Block("test", "walk", [70, 90])])
+    >>> training = lifelong.Block("train", "walk", [10, 30, 80])
+    >>> evaluation = lifelong.Block("test", "walk", [70, 90])
+    >>> run = lifelong.Run([training, evaluation])
     >>> lifelong.mean_performance(run, "train").tasks
     {'walk': 40.0}
     >>> lifelong.mean_performance(run, "test").tasks
@@ -91,7 +93,8 @@ def performance_maintenance(run: Run, reference: Literal["mrlep", "mrtlp"] = "mr
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> table = [[10, 10], [90, 20], [60, 80]]  # performance on two tasks before training and after each of two steps
+    >>> # performance on two tasks before training and after each of two steps
+    >>> table = [[10, 10], [90, 20], [60, 80]]
     >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
     >>> result = lifelong.performance_maintenance(run)
     >>> result.tasks["1"]  # task 1 falls from 90 to 60
@@ -131,11 +134,14 @@ def forward_transfer(run: Run, form: Literal["ratio", "contrast"] = "ratio") -> 
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> table = [[10, 10], [90, 20], [60, 80]]  # performance on two tasks before training and after each of two steps
+    >>> # performance on two tasks before training and after each of two steps
+    >>> table = [[10, 10], [90, 20], [60, 80]]
     >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
-    >>> dict(lifelong.forward_transfer(run).pairs)  # learning task 1 doubles the performance on task 2
+    >>> # learning task 1 doubles the performance on task 2
+    >>> dict(lifelong.forward_transfer(run).pairs)
     {('1', '2'): (2.0,)}
-    >>> round(lifelong.forward_transfer(run, form="contrast").mean, 2)  # (20 - 10) / (20 + 10)
+    >>> # (20 - 10) / (20 + 10)
+    >>> round(lifelong.forward_transfer(run, form="contrast").mean, 2)
     0.33
     """
     return _transfer(run, form, forward=True)
@@ -151,9 +157,11 @@ def backward_transfer(run: Run, form: Literal["ratio", "contrast"] = "ratio") ->
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> table = [[10, 10], [90, 20], [60, 80]]  # performance on two tasks before training and after each of two steps
+    >>> # performance on two tasks before training and after each of two steps
+    >>> table = [[10, 10], [90, 20], [60, 80]]
     >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
-    >>> round(lifelong.backward_transfer(run).mean, 2)  # learning task 2 lowers task 1 from 90 to 60
+    >>> # learning task 2 lowers task 1 from 90 to 60
+    >>> round(lifelong.backward_transfer(run).mean, 2)
     0.67
     >>> round(lifelong.backward_transfer(run, form="contrast").mean, 2)
     -0.2
@@ -171,7 +179,10 @@ def relative_performance(run: Run) -> PerTask:
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> blocks = [lifelong.Block("train", "walk", [10, 30, 80]), lifelong.Block("train", "run", [10, 40, 50])]
+    >>> blocks = [
+    ...     lifelong.Block("train", "walk", [10, 30, 80]),
+    ...     lifelong.Block("train", "run", [10, 40, 50]),
+    ... ]
     >>> run = lifelong.Run(blocks, experts={"walk": [[10, 20, 30]]})
     >>> result = lifelong.relative_performance(run)
     >>> result.tasks["walk"]  # (10 + 30 + 80) / (10 + 20 + 30): better than the expert
@@ -208,12 +219,15 @@ def sample_efficiency(run: Run) -> PerTask:
     >>> import numpy as np
     >>> from perdure.metrics import lifelong
     >>> experience = np.arange(100)
-    >>> learned_early, learned_late = np.minimum(experience, 40), np.minimum(experience, 80) / 2  # to the same level
-    >>> run = lifelong.Run([lifelong.Block("train", "walk", learned_early)], experts={"walk": [learned_late]})
-    >>> round(lifelong.sample_efficiency(run).mean, 1)  # saturates in about half of the expert's experiences
+    >>> early, late = np.minimum(experience, 40), np.minimum(experience, 80) / 2
+    >>> run = lifelong.Run([lifelong.Block("train", "walk", early)], {"walk": [late]})
+    >>> # saturates in about half of the expert's experiences
+    >>> round(lifelong.sample_efficiency(run).mean, 1)
     1.8
-    >>> falling = lifelong.Run([lifelong.Block("train", "walk", learned_early[::-1])], experts={"walk": [learned_late]})
-    >>> lifelong.sample_efficiency(falling).reasons["walk"]
+    >>> falling = lifelong.Block("train", "walk", early[::-1])
+    >>> lifelong.sample_efficiency(lifelong.Run([falling], {"walk": [late]})).reasons[
+    ...     "walk"
+    ... ]
     'a training curve does not rise to saturation'
     """
     by_task: dict[str, list[float]] = {}
@@ -246,10 +260,12 @@ def performance_recovery(run: Run) -> PerTask:
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> curves = [10, 50, 90, 90], [30, 40, 80, 90], [60, 80, 90, 90], [70, 90, 90, 90]  # visits of the same task
+    >>> # visits of the same task
+    >>> curves = [10, 50, 90, 90], [30, 40, 80, 90], [60, 80, 90, 90], [70, 90, 90, 90]
     >>> run = lifelong.Run([lifelong.Block("train", "walk", curve) for curve in curves])
     >>> result = lifelong.performance_recovery(run)
-    >>> result.values["walk"]  # experiences until the level before the interruption is reached again
+    >>> # experiences until the level before the interruption is reached again
+    >>> result.values["walk"]
     (3.0, 2.0, 1.0)
     >>> result.mean  # positive: each recovery is faster
     1.0

@@ -48,7 +48,8 @@ class Run:
     --------
     >>> from perdure.metrics import lifelong
     >>> blocks = [
-    ...     lifelong.Block("train", "walk", [10, 30, 60, 80, 90]),  # for example the reward of each episode
+    ...     # for example the reward of each episode
+    ...     lifelong.Block("train", "walk", [10, 30, 60, 80, 90]),
     ...     lifelong.Block("test", "walk", [85]),
     ...     lifelong.Block("train", "run", [5, 20, 40, 60, 60]),
     ...     lifelong.Block("test", "walk", [55]),
@@ -56,7 +57,8 @@ class Run:
     >>> run = lifelong.Run(blocks, experts={"walk": [[5, 20, 50, 80, 90]]})
     >>> run.tasks
     ['walk', 'run']
-    >>> lifelong.performance_maintenance(run).mean  # walk falls from 85 to 55 while run is learned
+    >>> # walk falls from 85 to 55 while run is learned
+    >>> lifelong.performance_maintenance(run).mean
     -30.0
     """
 
@@ -99,7 +101,8 @@ def run_from_table(table: ArrayLike, curriculum: Sequence[int]) -> Run:
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> table = [[10, 10], [90, 20], [60, 80]]  # performance on two tasks before training and after each of two steps
+    >>> # performance on two tasks before training and after each of two steps
+    >>> table = [[10, 10], [90, 20], [60, 80]]
     >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
     >>> [f"{block.kind} {block.task}" for block in run.blocks]
     ['test 1', 'test 2', 'train 1', 'test 1', 'test 2', 'train 2', 'test 1', 'test 2']
@@ -149,8 +152,12 @@ def smoothed_run(run: Run, window: int | None = None) -> Run:
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> blocks = [lifelong.Block("train", "walk", [0, 0, 6, 0, 0, 6]), lifelong.Block("test", "walk", [3, 5])]
-    >>> [block.performance.tolist() for block in lifelong.smoothed_run(lifelong.Run(blocks), window=3).blocks]
+    >>> blocks = [
+    ...     lifelong.Block("train", "walk", [0, 0, 6, 0, 0, 6]),
+    ...     lifelong.Block("test", "walk", [3, 5]),
+    ... ]
+    >>> smoothed = lifelong.smoothed_run(lifelong.Run(blocks), window=3)
+    >>> [block.performance.tolist() for block in smoothed.blocks]
     [[2.0, 0.0, 2.0, 2.0, 2.0, 2.0], [3.0, 5.0]]
     """
     blocks = [
@@ -165,7 +172,10 @@ def run_performance_ranges(run: Run) -> dict[str, tuple[float, float]]:
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> blocks = [lifelong.Block("train", "walk", [10, 30, 80]), lifelong.Block("test", "walk", [70, 90])]
+    >>> blocks = [
+    ...     lifelong.Block("train", "walk", [10, 30, 80]),
+    ...     lifelong.Block("test", "walk", [70, 90]),
+    ... ]
     >>> lifelong.run_performance_ranges(lifelong.Run(blocks))
     {'walk': (10.0, 90.0)}
     """
@@ -187,7 +197,8 @@ def normalised_run(run: Run, ranges: Mapping[str, tuple[float, float]] | None = 
     Examples
     --------
     >>> from perdure.metrics import lifelong
-    >>> run = lifelong.Run([lifelong.Block("train", "walk", [-50, 0, 150])])  # rewards of any range
+    >>> # rewards of any range
+    >>> run = lifelong.Run([lifelong.Block("train", "walk", [-50, 0, 150])])
     >>> lifelong.normalised_run(run).training_curve("walk").tolist()
     [1.0, 26.0, 101.0]
     >>> known = {"walk": (-50.0, 350.0)}  # from several runs that are to be compared

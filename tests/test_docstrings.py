@@ -15,6 +15,8 @@ from types import ModuleType
 import pytest
 
 import perdure
+from perdure import learners, tasks
+from perdure.audits import ShapcSettings
 from perdure.base.registry import Registry
 
 ROOT = Path(__file__).parents[1]
@@ -63,9 +65,24 @@ def registries(monkeypatch):
         monkeypatch.setattr(registry, "_summaries", dict(registry._summaries))
 
 
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory) -> Path:
+    """Return a folder with an audit of two learners, as that of ``make demo``."""
+    folder = tmp_path_factory.mktemp("demo")
+    benchmark = tasks.load("split-digits", per_class=30)
+    for name in ("naive", "rehearsal"):
+        run = learners.Run(benchmark, learners.get(name), training=learners.Training(epochs=3))
+        learners.execute(run, folder / "runs" / name)
+    settings = ShapcSettings(samples=10, untrained=2)
+    perdure.audit(folder / "runs", shapc=settings, examples=4).save(folder / "audit.json")
+    return folder
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_what_it_shows(tmp_path, monkeypatch, registries, name):
+def test_an_example_prints_what_it_shows(tmp_path, monkeypatch, registries, request, name):
     monkeypatch.chdir(tmp_path)
+    if "demo/audit.json" in EXAMPLES[name].docstring:
+        (tmp_path / "demo").symlink_to(request.getfixturevalue("demo"))
     report = io.StringIO()
     example = EXAMPLES[name]
     example.globs = {"__name__": "example"}

@@ -119,6 +119,23 @@ def audit(
     Audit
         A run without a finished task, or an unfinished run of a learner with finished ones, is listed in ``left_out``. Results
         of `perdure trust` that are stored in the records are included.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> for learner, last in {"ewc": [0.6, 0.8], "naive": [0.2, 0.9]}.items():
+    ...     recorder = perdure.Recorder(f"runs/{learner}", tasks=2, learner=learner)
+    ...     recorder.after_task(accuracy=[0.9, 0.1])
+    ...     recorder.after_task(accuracy=last)
+    >>> audit = perdure.audit("runs")
+    >>> for entry in audit.learners:
+    ...     print(entry.learner, round(entry.measures["forgetting"].mean, 2))
+    ewc 0.3
+    naive 0.7
+    >>> audit.learners[0].measures["forgetting"].reason
+    'one run has no interval'
+    >>> print(audit.summary().sentence.partition(",")[0])
+    Ewc has the best value of 2 learners (70 % accuracy)
     """
     path_list = [paths] if isinstance(paths, str | Path) else list(paths)
     record_paths, other_paths = split_record_paths(path_list)

@@ -118,6 +118,40 @@ def compare(
         ``verdict`` is "changed" if NEW differs from OLD and the references by more than they differ from each other
         (``p_value`` below .05), "unchanged" if not, and "undecided" if that cannot be tested. Without references, versions
         with the same outputs and maps are "unchanged", and a significant change of the accuracy is "changed".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import perdure
+    >>> _ = torch.manual_seed(0)
+    >>> x, x_test = torch.randn(300, 3), torch.randn(300, 3)
+    >>> def train(labels, seed):
+    ...     _ = torch.manual_seed(seed)
+    ...     net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+    ...     optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+    ...     for _ in range(60):
+    ...         optimizer.zero_grad()
+    ...         nn.functional.cross_entropy(net(x), labels).backward()
+    ...         optimizer.step()
+    ...     return net.eval()
+
+    Four versions decide by the first column, the new one by the second:
+
+    >>> old, *retrained = [train((x[:, 0] > 0).long(), seed) for seed in range(4)]
+    >>> new = train((x[:, 1] > 0).long(), seed=4)
+    >>> data = (x_test, (x_test[:, 0] > 0).long())
+    >>> settings = {"data": data, "reference": retrained, "samples": 50, "examples": 10}
+    >>> comparison = perdure.compare(old, new, **settings)
+    >>> comparison.verdict, comparison.p_value < 0.01
+    ('changed', True)
+    >>> bool(comparison.accuracy.high < 0), len(comparison.flips.negative) > 100
+    (True, True)
+
+    A further retrained version is no change:
+
+    >>> perdure.compare(old, train((x[:, 0] > 0).long(), seed=5), **settings).verdict
+    'unchanged'
     """
     if examples is not None and examples < 2:
         raise InputError(f"examples: expected at least 2, got {examples}")

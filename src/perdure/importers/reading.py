@@ -55,7 +55,7 @@ def read(
     group: str | None = None,
     learner: str | None = None,
 ) -> Imported:
-    """Return the runs in files and folders of other frameworks. The format is detected from the content.
+    r"""Return the runs in files and folders of other frameworks. The format is detected from the content.
 
     Parameters
     ----------
@@ -76,6 +76,16 @@ def read(
         names of files and folders
     learner
         name of the learner of all runs
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from perdure import importers
+    >>> rows = "after_task,task_1,task_2", "1,90,10", "2,60,80"
+    >>> _ = Path("ewc_seed3.csv").write_text("\n".join(rows))
+    >>> (run,) = importers.read("ewc_seed3.csv", percent=True).runs
+    >>> run.learner, run.seed, run.table.tolist()
+    ('ewc', 3, [[0.9, 0.1], [0.6, 0.8]])
     """
     tasks = curriculum.split(",") if isinstance(curriculum, str) else curriculum
     options = ReadOptions(

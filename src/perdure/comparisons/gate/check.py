@@ -84,6 +84,21 @@ def check(
         a folder for finished maps
     progress
         called with a description, the number of finished parts and the number of all parts
+
+    Examples
+    --------
+    >>> import perdure
+    >>> accuracies = [[0.95, 0.10], [0.93, 0.94]]  # 1,000 test examples per task
+    >>> policy = {"rule": [{"metric": "average_accuracy", "threshold": 0.9}]}
+    >>> perdure.check(accuracies, policy, examples=1000).verdict
+    'pass'
+    >>> perdure.check(accuracies, policy, examples=50).verdict  # too few to say
+    'undecided'
+    >>> policy = {"rule": [{"metric": "forgetting", "threshold": 0.01}]}
+    >>> result = perdure.check(accuracies, policy, examples=100_000)
+    >>> for rule in result.rules:
+    ...     print(rule.title, rule.verdict, round(rule.interval.mean, 2))
+    forgetting <= 0.01 fail 0.02
     """
     rules = as_policy(policy)
     if not rules.rules:

@@ -82,27 +82,60 @@ def audit(
 
     Parameters
     ----------
-    paths : records, folders that contain records, or results of other frameworks (see `perdure.importers.read`)
-    network : for SHAPC, if the records do not name their own: a function that returns the untrained network, a network, or a
+    paths
+        records, folders that contain records, or results of other frameworks (see `perdure.importers.read`)
+    network
+        for SHAPC, if the records do not name their own: a function that returns the untrained network, a network, or a
         list of ready models, one after each step (also models outside PyTorch). Passing it computes SHAPC.
-    data : for SHAPC, if the records do not name their own: for each task (inputs, labels), a Dataset or a DataLoader
-    allow_code : execute the code that the records refer to for their network and data, and remember this on this machine
-    shapc : compare the reasons of the checkpoints, with default settings or with `ShapcSettings`
-    clamp : fit CLAMP to the accuracy curves (seconds; minutes with many tasks)
-    examples, precision, keep_maps : settings of SHAPC, see `audit_shapc`
-    retrain_reference : also compare runs of different seeds; a single run is trained again on its first task
-    weights, renormalise, count_teachers, ce_epsilon : settings of the CL_score, see `audit_runs`
-    data_dir, device : where data files are, and where networks run
-    importing : how results of other frameworks are read
-    progress : called with each run that is explained; returns its progress callback
-    engine : where examples are explained; by default in this process
-    allow_missing : leave out the SHAPC of runs with units that failed on the engine, instead of raising `IncompleteStudyError`
+    data
+        for SHAPC, if the records do not name their own: for each task (inputs, labels), a Dataset or a DataLoader
+    allow_code
+        execute the code that the records refer to for their network and data, and remember this on this machine
+    shapc
+        compare the reasons of the checkpoints, with default settings or with `ShapcSettings`
+    clamp
+        fit CLAMP to the accuracy curves (seconds; minutes with many tasks)
+    examples, precision, keep_maps
+        settings of SHAPC, see `audit_shapc`
+    retrain_reference
+        also compare runs of different seeds; a single run is trained again on its first task
+    weights, renormalise, count_teachers, ce_epsilon
+        settings of the CL_score, see `audit_runs`
+    data_dir
+        where data files are
+    device
+        where networks run
+    importing
+        how results of other frameworks are read
+    progress
+        called with each run that is explained; returns its progress callback
+    engine
+        where examples are explained; by default in this process
+    allow_missing
+        leave out the SHAPC of runs with units that failed on the engine, instead of raising `IncompleteStudyError`
 
     Returns
     -------
     Audit
         A run without a finished task, or an unfinished run of a learner with finished ones, is listed in ``left_out``. Results
         of `perdure trust` that are stored in the records are included.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> for learner, last in {"ewc": [0.6, 0.8], "naive": [0.2, 0.9]}.items():
+    ...     recorder = perdure.Recorder(f"runs/{learner}", tasks=2, learner=learner)
+    ...     recorder.after_task(accuracy=[0.9, 0.1])
+    ...     recorder.after_task(accuracy=last)
+    >>> audit = perdure.audit("runs")
+    >>> for entry in audit.learners:
+    ...     print(entry.learner, round(entry.measures["forgetting"].mean, 2))
+    ewc 0.3
+    naive 0.7
+    >>> audit.learners[0].measures["forgetting"].reason
+    'one run has no interval'
+    >>> print(audit.summary().sentence.partition(",")[0])
+    Ewc has the best value of 2 learners (70 % accuracy)
     """
     path_list = [paths] if isinstance(paths, str | Path) else list(paths)
     record_paths, other_paths = split_record_paths(path_list)

@@ -80,6 +80,20 @@ def audit_runs(
     over the criteria that are known; ``count_teachers`` adds frozen old networks to the model size; ``ce_epsilon`` is the
     epsilon of `perdure.metrics.computational_efficiency`. ``seeds`` maps runs to their seeds, over which learners are
     compared; by default they are taken from the names of the runs (``ewc_seed0.csv``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import audits
+    >>> from perdure.record import Measurements
+    >>> tables = [[[0.9, 0.1], [0.6, 0.8]], [[0.9, 0.2], [0.7, 0.8]]]
+    >>> runs = [
+    ...     Measurements(f"ewc_seed{seed}", "ewc", np.array(table), curriculum=(0, 1))
+    ...     for seed, table in enumerate(tables)
+    ... ]
+    >>> forgetting = audits.audit_runs(runs).learners[0].measures["forgetting"]
+    >>> round(forgetting.mean, 2), forgetting.n
+    (0.25, 2)
     """
     if not runs:
         raise InputError("there is no run to audit")

@@ -302,6 +302,20 @@ class Audit:
     ``first_places`` is the share of all weightings under which each learner has the highest CL_score. ``correlation`` is the
     rank correlation of the criteria over learners (three or more). ``partial_scores`` states whether scores cover only the
     known criteria.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> audit = perdure.Audit.load("demo/audit.json")  # of ``make demo``
+    >>> naive = next(entry for entry in audit.learners if entry.learner == "naive")
+    >>> naive.measures["forgetting"].mean > 0.3
+    True
+    >>> naive.measures["forgetting"].reason  # one run per learner
+    'one run has no interval'
+    >>> "accuracy.csv" in [path.name for path in audit.tables("tables")]
+    True
+    >>> audit.report("report.html").name
+    'report.html'
     """
 
     learners: tuple[LearnerAudit, ...]

@@ -13,6 +13,15 @@ class InputError(ValueError):
     The message is one line: it names the file, cell or option, what was given, what was expected and what to do. The
     command line prints it without a traceback and exits with status 2. ``cli`` is the message in the syntax of the command
     line, if it differs.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> try:
+    ...     perdure.metrics.average_accuracy([[0.9, 0.1], [60, 80]])
+    ... except perdure.InputError as error:
+    ...     print(str(error).partition(". ")[0])
+    accuracy matrix, step 2, task 1: expected a number between 0 and 1, got 60
     """
 
     def __init__(self, message: str = "", *, cli: str | None = None) -> None:

@@ -74,25 +74,43 @@ def compare(
 
     Parameters
     ----------
-    old, new : records, checkpoints, weights files, modules, or models outside PyTorch (an object with ``predict_proba`` or
+    old, new
+        records, checkpoints, weights files, modules, or models outside PyTorch (an object with ``predict_proba`` or
         ``decision_function``, or a function from arrays to scores). Of a record, the network after the last step.
-    network : for weights files, and for records that do not name their own: a function that returns the network
-    data : (inputs, labels), a Dataset or a DataLoader, or a list of them, one per task. Not needed for records of
+    network
+        for weights files, and for records that do not name their own: a function that returns the network
+    data
+        (inputs, labels), a Dataset or a DataLoader, or a list of them, one per task. Not needed for records of
         ``perdure run``.
-    reference : versions retrained on the same data as OLD with other seeds, at least three; a folder stands for the records
+    reference
+        versions retrained on the same data as OLD with other seeds, at least three; a folder stands for the records
         in it. They define harmless change. A number trains the record of OLD that many times again.
-    method : the explainer. Models without gradients get Shapley values instead of expected gradients.
-    target : the output that is explained: of the true class, of the class that each version predicts, or an index
-    background : background inputs; by default training examples of a benchmark, or the test inputs
-    samples : random draws per map
-    examples : test examples to explain, balanced over tasks and classes (40). Accuracies are computed on all test examples.
-    seed : of the choice of examples and of the draws
-    settings : further settings of the explanations; ``method``, ``target``, ``samples`` and ``seed`` above are then ignored
-    data_dir, device : where data files are, and where networks run
-    cache : a folder for finished maps, from which the same call resumes
-    level : confidence level of the intervals of the accuracy difference and of the similarity of the reasons
-    progress : called with a description, the number of finished parts and the number of all parts
-    engine : where references are trained and maps computed; it needs ``cache``. By default in this process
+    method
+        the explainer. Models without gradients get Shapley values instead of expected gradients.
+    target
+        the output that is explained: of the true class, of the class that each version predicts, or an index
+    background
+        background inputs; by default training examples of a benchmark, or the test inputs
+    samples
+        random draws per map
+    examples
+        test examples to explain, balanced over tasks and classes (40). Accuracies are computed on all test examples.
+    seed
+        of the choice of examples and of the draws
+    settings
+        further settings of the explanations; ``method``, ``target``, ``samples`` and ``seed`` above are then ignored
+    data_dir
+        where data files are
+    device
+        where networks run
+    cache
+        a folder for finished maps, from which the same call resumes
+    level
+        confidence level of the intervals of the accuracy difference and of the similarity of the reasons
+    progress
+        called with a description, the number of finished parts and the number of all parts
+    engine
+        where references are trained and maps computed; it needs ``cache``. By default in this process
 
     Returns
     -------
@@ -100,6 +118,40 @@ def compare(
         ``verdict`` is "changed" if NEW differs from OLD and the references by more than they differ from each other
         (``p_value`` below .05), "unchanged" if not, and "undecided" if that cannot be tested. Without references, versions
         with the same outputs and maps are "unchanged", and a significant change of the accuracy is "changed".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import perdure
+    >>> _ = torch.manual_seed(0)
+    >>> x, x_test = torch.randn(300, 3), torch.randn(300, 3)
+    >>> def train(labels, seed):
+    ...     _ = torch.manual_seed(seed)
+    ...     net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+    ...     optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+    ...     for _ in range(60):
+    ...         optimizer.zero_grad()
+    ...         nn.functional.cross_entropy(net(x), labels).backward()
+    ...         optimizer.step()
+    ...     return net.eval()
+
+    Four versions decide by the first column, the new one by the second:
+
+    >>> old, *retrained = [train((x[:, 0] > 0).long(), seed) for seed in range(4)]
+    >>> new = train((x[:, 1] > 0).long(), seed=4)
+    >>> data = (x_test, (x_test[:, 0] > 0).long())
+    >>> settings = {"data": data, "reference": retrained, "samples": 50, "examples": 10}
+    >>> comparison = perdure.compare(old, new, **settings)
+    >>> comparison.verdict, comparison.p_value < 0.01
+    ('changed', True)
+    >>> bool(comparison.accuracy.high < 0), len(comparison.flips.negative) > 100
+    (True, True)
+
+    A further retrained version is no change:
+
+    >>> perdure.compare(old, train((x[:, 0] > 0).long(), seed=5), **settings).verdict
+    'unchanged'
     """
     if examples is not None and examples < 2:
         raise InputError(f"examples: expected at least 2, got {examples}")

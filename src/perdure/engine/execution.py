@@ -198,7 +198,16 @@ def _written(file: IO[bytes]) -> str:
 
 @contextmanager
 def fixed_threads(count: int) -> Iterator[None]:
-    """Use ``count`` threads in torch and in the libraries of numpy and scipy, and restore the previous numbers."""
+    """Use ``count`` threads in torch and in the libraries of numpy and scipy, and restore the previous numbers.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from perdure.engine import fixed_threads
+    >>> with fixed_threads(1):
+    ...     torch.get_num_threads()
+    1
+    """
     torch = sys.modules.get("torch")
     before = None if torch is None else torch.get_num_threads()
     with threadpool_limits(count):

@@ -68,6 +68,23 @@ def run_units(engine: Engine, units: Sequence[Unit], on_outcome: OnOutcome | Non
     """Run the units that have no stored result, and return the outcomes of all.
 
     A unit that fails does not stop the others. The engine's observer, and ``on_outcome``, are called as units finish.
+
+    Examples
+    --------
+    >>> from perdure import engine
+    >>> from perdure.engine.local import LocalEngine
+    >>> def square(context, number):
+    ...     return number**2
+    >>> units = []
+    >>> for number in range(3):
+    ...     name = engine.unit_name("square", number)
+    ...     units.append(
+    ...         engine.Unit(name, f"square {number}", square, {"number": number})
+    ...     )
+    >>> with LocalEngine(workers=1) as here:
+    ...     result = engine.run_units(here, units)
+    >>> [outcome.value for outcome in result.outcomes]
+    [0, 1, 4]
     """
     if engine.observer is not None:
         engine.observer.begin(units)

@@ -119,6 +119,17 @@ class WorkerDiedError(Exception):
 
 
 def unit_name(kind: str, key: Any) -> str:
-    """Return the name of a unit: its kind and a digest of JSON values that determine its result."""
+    """Return the name of a unit: its kind and a digest of JSON values that determine its result.
+
+    Examples
+    --------
+    >>> from perdure import engine
+    >>> name = engine.unit_name("train", {"learner": "ewc", "seed": 0})
+    >>> # the same in every process
+    >>> name == engine.unit_name("train", {"seed": 0, "learner": "ewc"})
+    True
+    >>> name.startswith("train")
+    True
+    """
     text = json.dumps(key, sort_keys=True, default=str)
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"

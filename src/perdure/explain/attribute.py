@@ -84,6 +84,36 @@ def attribute(
     A float16 or bfloat16 network is explained through a float32 copy. Token ids need ``perdure.adapt(model, Tokens(mask))``,
     or for shapley and lime a ``baseline``, the id of a mask token.
     Random draws depend only on the seed and the example. ``progress(done, total)`` is called as examples are finished.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> network = nn.Linear(3, 2, bias=False)
+    >>> network.weight.data = torch.tensor([[1.0, -2.0, 0.0], [0.0, 1.0, 1.0]])
+    >>> x = torch.tensor([[1.0, 1.0, 5.0]])
+    >>> explain.attribute(network, x, target=0, method="gradient_x_input").tolist()
+    [[1.0, -2.0, 0.0]]
+    >>> maps = explain.attribute(network, x, 0, "shapley", baseline="zero", samples=50)
+    >>> maps.round(decimals=3).tolist()
+    [[1.0, -2.0, 0.0]]
+
+    The default, expected gradients, compares with other inputs, the background:
+
+    >>> background = torch.tensor([[1.0, 0.0, 5.0]])
+    >>> maps = explain.attribute(network, x, 0, background=background, samples=50)
+    >>> maps.tolist()
+    [[0.0, -2.0, 0.0]]
+
+    A method that would be wrong on a network is refused:
+
+    >>> from perdure import InputError
+    >>> try:
+    ...     explain.attribute(nn.Sequential(network, nn.Softplus()), x, 0, "lrp")
+    ... except InputError as error:
+    ...     print(str(error).partition(";")[0])
+    method 'lrp': layer '1': there is no rule for Softplus
     """
     return attribute_for_seeds(
         model,
@@ -118,6 +148,22 @@ def attribute_for_seeds(
     """Return the maps of `attribute` for each seed, bit for bit.
 
     The network is checked and prepared once. For few samples, this takes more time than the gradients.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> _ = torch.manual_seed(0)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> x = torch.randn(3, 4)
+    >>> settings = {"method": "shapley", "baseline": "zero", "samples": 10}
+    >>> maps = explain.attribute_for_seeds(network, x, 0, range(5), **settings)
+    >>> len(maps), tuple(maps[0].shape)
+    (5, (3, 4))
+    >>> spread = torch.stack(maps).std(dim=0)  # the error of the draws
+    >>> bool(spread.max() < 0.2)
+    True
     """
     chosen = get_explainer(method)
     own_options = chosen.parsed_options(options)
@@ -171,6 +217,23 @@ def expected_gradients(
     Models with tokens or several inputs have no standard errors here; use `attribute`.
 
     ``draws="iid"`` reproduces ``shap.GradientExplainer``: the same backgrounds and path points for the same seed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> _ = torch.manual_seed(0)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> x = torch.randn(3, 4)
+    >>> background = torch.randn(50, 4)
+    >>> result = explain.expected_gradients(network, x, 0, background, samples=400)
+    >>> # what the maps add up to
+    >>> difference = network(x)[:, 0] - network(background)[:, 0].mean()
+    >>> torch.allclose(result.values.sum(dim=1), difference, atol=0.05)
+    True
+    >>> result.gradients, bool(result.stderr.max() < 0.05)
+    (400, True)
     """
     with prepared_view(
         model,

@@ -150,7 +150,24 @@ def explainer(
     stochastic: bool,
     pixels: Reduction = "sum",
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """Register a function from a `Request` (and the method's own options) to maps of the shape of ``request.x``."""
+    """Register a function from a `Request` (and the method's own options) to maps of the shape of ``request.x``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from perdure import explain
+    >>> @explain.explainer(
+    ...     "signed_gradient", needs=explain.Gradients(), stochastic=False
+    ... )
+    ... def signed_gradient(request):
+    ...     "The sign of the gradient."
+    ...     x = request.x.clone().requires_grad_()
+    ...     output = request.model(x).gather(1, request.target[:, None]).sum()
+    ...     return torch.autograd.grad(output, x)[0].sign()
+    >>> network, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
+    >>> explain.attribute(network, x, 0, "signed_gradient").abs().tolist()
+    [[1.0, 1.0, 1.0]]
+    """
     if isinstance(needs, type) or not (hasattr(needs, "problems") or callable(needs)):
         raise InputError(f"explainer {name!r}: needs must be a requirement such as Gradients(), got {needs!r}")
     if not isinstance(stochastic, bool):
@@ -166,7 +183,19 @@ def explainer(
 
 
 def get_explainer(name: str) -> Explainer:
-    """Return a registered explainer; an unknown name raises `InputError` with the closest known one."""
+    """Return a registered explainer; an unknown name raises `InputError` with the closest known one.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> (
+    ...     explain.get_explainer("lime").stochastic,
+    ...     explain.get_explainer("lrp").stochastic,
+    ... )
+    (True, False)
+    >>> explain.get_explainer("lrp").defaults
+    {'epsilon': 1.0}
+    """
     if name in EXPLAINERS:
         return EXPLAINERS.get(name)
     ours = OTHER_NAMES.get("".join(letter for letter in str(name).lower() if letter.isalpha()))
@@ -258,5 +287,12 @@ class Request:
 
 
 def method_names() -> list[str]:
-    """Return the names of all registered explainers."""
+    """Return the names of all registered explainers.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> "expected_gradients" in explain.method_names()
+    True
+    """
     return EXPLAINERS.names()

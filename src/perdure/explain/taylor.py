@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import comb, factorial
+from math import comb, factorial, prod
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,18 @@ def taylor_effects(function: Callable[[Tensor], Tensor], x: Any, baseline: Any =
     ``function`` takes rows (m, variables) and returns (m,), for example ``lambda rows: net(rows)[:, 0]`` with
     ``net.double()``. It must be smooth: the higher derivatives of a ReLU network are zero, so ``remainder`` is large. There are
     as many terms as vectors of degrees up to the order, 209 for 4 variables and order 6.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> def polynomial(rows):
+    ...     return 3 * rows[:, 0] + rows[:, 0] * rows[:, 1]
+    >>> effects = explain.taylor_effects(polynomial, x=[1.0, 2.0], order=2)
+    >>> # 3 x and x y
+    >>> {degrees: round(size, 2) for degrees, size in effects.terms.items() if size}
+    {(1, 0): 3.0, (1, 1): 2.0}
+    >>> abs(effects.remainder) < 1e-9  # the function is a polynomial of degree 2
+    True
     """
     point = torch.as_tensor(np.asarray(x, dtype=np.float64)).flatten()
     start = torch.as_tensor(np.asarray(baseline, dtype=np.float64)).flatten().expand(len(point)).clone()
@@ -107,7 +119,7 @@ def taylor_effects(function: Callable[[Tensor], Tensor], x: Any, baseline: Any =
     difference = (point - start).numpy()
     terms = {
         degrees: float(value.detach() * np.prod(difference ** np.array(degrees)))
-        / np.prod([factorial(degree) for degree in degrees])
+        / prod(factorial(degree) for degree in degrees)
         for degrees, value in derivatives.items()
         if any(degrees)
     }

@@ -27,11 +27,24 @@ EXPORTERS: Registry[Exporter] = Registry("exporter", group="perdure.exporters", 
 
 
 def exporter(name: str, *, file: str | None = None) -> Callable[[Function], Function]:
-    """Register a function that writes an audit to a path or address and returns what it wrote.
+    r"""Register a function that writes an audit to a path or address and returns what it wrote.
 
     ``file``: the name of the file if the output is a single one; it is used if a user names a folder. The first line of the
     docstring is the description in lists. The function writes with `perdure.base.files.write_atomically`, so that a reader
     sees either the old or the new file, and writing twice changes nothing.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from perdure import exporters
+    >>> @exporters.exporter("ranking", file="ranking.txt")
+    ... def write_ranking(audit, out):
+    ...     "The names of the learners."
+    ...     names = [entry.learner for entry in audit.learners]
+    ...     Path(out).write_text("\n".join(names))
+    ...     return [Path(out)]
+    >>> exporters.EXPORTERS.summaries()["ranking"]
+    'The names of the learners.'
     """
 
     def register(function: Function) -> Function:
@@ -43,7 +56,20 @@ def exporter(name: str, *, file: str | None = None) -> Callable[[Function], Func
 
 
 def export(audit: Audit, to: str, out: str | Path) -> list[str]:
-    """Write an audit in a format (``EXPORTERS.names()``) and return the paths or addresses that were written."""
+    """Write an audit in a format (``EXPORTERS.names()``) and return the paths or addresses that were written.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> from perdure import exporters
+    >>> audit = perdure.Audit.load("demo/audit.json")  # of ``make demo``
+    >>> "latex" in exporters.EXPORTERS.names()
+    True
+    >>> (path,) = exporters.export(audit, "csv", "tables")
+    >>> with open(path) as file:
+    ...     print(file.readline()[:33])
+    learner,benchmark,kind,name,label
+    """
     chosen = EXPORTERS.get(to)
     target = str(out)
     if chosen.file is not None and Path(target).is_dir():

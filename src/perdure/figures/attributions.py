@@ -36,6 +36,22 @@ def attribution_panels(
     ``images``: each (height, width) or (channels, height, width). ``maps``: for each method, one (height, width) map per
     image. All maps of a method share one signed color scale, so that the maps of a column are comparable; ``limits`` sets
     its end. Different methods have different units and are not comparable.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain, figures
+    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    >>> images = torch.rand(3, 1, 8, 8)
+    >>> maps = {}
+    >>> for method in ("gradient_x_input", "integrated_gradients"):
+    ...     maps[method] = explain.attribute(
+    ...         network, images, 0, method, reduce="pixels"
+    ...     )
+    >>> figure = figures.attribution_panels(images, maps, labels=["a", "b", "c"])
+    >>> figures.save(figure, "maps.png").name
+    'maps.png'
     """
     gray_images = [_gray(image) for image in images]
     values = {

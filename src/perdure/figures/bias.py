@@ -27,6 +27,20 @@ def bias_bars(result: BiasResult) -> Figure:
 
     Controls are gray and at the right of each group. Hollow dots are explainers measured at a hidden layer instead of the
     input. The dash below a dot is the score of an unbiased map, caused by the sampling noise of the Shapley values.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import audits, figures
+    >>> _ = torch.manual_seed(0)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> methods = ("grad", "integrated_gradients")
+    >>> settings = audits.BiasSettings(methods=methods, samples=20)
+    >>> x = torch.randn(10, 4)
+    >>> bias = audits.measure_bias(network, x, 0, background=x, settings=settings)
+    >>> figures.save(figures.bias_bars(bias), "bias.svg").name
+    'bias.svg'
     """
     shown = [entry for entry in result.explainers if not math.isnan(entry.overall.mean)]
     entries = sorted(shown, key=lambda entry: entry.control)

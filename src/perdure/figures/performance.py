@@ -19,7 +19,17 @@ _BOUNDS = ("mean", "low", "high")
 
 
 def accuracy_lines(audit: Audit) -> Figure:
-    """Accuracy on each task after each step: one panel per task, one line per learner, a dot where the task is trained."""
+    """Accuracy on each task after each step: one panel per task, one line per learner, a dot where the task is trained.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> from perdure import figures
+    >>> audit = perdure.Audit.load("demo/audit.json")  # of ``make demo``
+    >>> figure = figures.accuracy_lines(audit)
+    >>> len(figure.axes)  # one panel per task
+    5
+    """
     tasks = audit.learners[0].tasks
     columns = min(5, len(tasks))
     rows = math.ceil(len(tasks) / columns)

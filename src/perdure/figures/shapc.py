@@ -221,6 +221,15 @@ def shapc_bars(audit: Audit, published: Mapping[str, Mapping[str, float]] | None
     """Average accuracy, forgetting, SHAPC-Mean and SHAPC-Var of each learner with intervals (Figure 3).
 
     ``published`` maps a measure to the published value of each learner, which is marked by a diamond.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> from perdure import figures
+    >>> audit = perdure.Audit.load("demo/audit.json")  # of ``make demo``
+    >>> figure = figures.shapc_bars(audit)
+    >>> figures.save(figure, "shapc.pdf").name
+    'shapc.pdf'
     """
     names = list(_results(audit))
     entries = [entry for entry in audit.learners if entry.title in names]

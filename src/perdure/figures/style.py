@@ -39,6 +39,14 @@ def save(figure: Figure, path: str | Path) -> Path:
 
     The same figure always gives the same bytes: files contain no dates and no random identifiers. They are written
     atomically. Names are drawn as they are: ``$`` does not begin a formula.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> from perdure import figures
+    >>> audit = perdure.Audit.load("demo/audit.json")  # of ``make demo``
+    >>> figures.save(figures.accuracy_matrices(audit), "accuracy.svg").name
+    'accuracy.svg'
     """
     path = Path(path)
     extension = path.suffix[1:].lower()

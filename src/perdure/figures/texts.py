@@ -28,6 +28,15 @@ def attribution_text(
 
     ``texts``: the tokens of each text. ``maps``: for each method, one value per token of each text. All texts of a method
     share one color scale.
+
+    Examples
+    --------
+    >>> from perdure import figures
+    >>> words = [["a", "good", "film"], ["a", "bad", "film"]]
+    >>> maps = {"shapley": [[0.0, 0.9, 0.1], [0.0, -0.8, 0.1]]}
+    >>> figure = figures.attribution_text(words, maps, labels=["positive", "negative"])
+    >>> figures.save(figure, "words.svg").name
+    'words.svg'
     """
     values = {
         method: [_checked(row, words) for row, words in zip(rows, texts, strict=True)] for method, rows in maps.items()
@@ -74,6 +83,14 @@ def attribution_bars(
 
     ``names``: the features of each example, for example ``"age = 39"``. ``maps``: one value per feature of each example. At
     most 15 features are shown; the others are summed in the last bar.
+
+    Examples
+    --------
+    >>> from perdure import figures
+    >>> names = [["age = 39", "hours = 40", "sex = female"]]
+    >>> figure = figures.attribution_bars(names, {"shapley": [[0.3, 0.1, -0.2]]})
+    >>> figures.save(figure, "features.svg").name
+    'features.svg'
     """
     values = {
         method: [_checked(row, words) for row, words in zip(rows, names, strict=True)] for method, rows in maps.items()

@@ -182,10 +182,30 @@ ReadFunction = Callable[[Sequence[Source], ReadOptions], list[ImportedRun]]
 def importer(
     name: str, *, title: str, detects: Callable[[Source], bool], is_generic: bool = False
 ) -> Callable[[ReadFunction], ReadFunction]:
-    """Register a function that reads the runs of one format, and return it unchanged.
+    r"""Register a function that reads the runs of one format, and return it unchanged.
 
     The parameters are the fields of `Importer`. Another package adds a reader through the entry-point group
     ``perdure.importers``, whose entries name the module to import.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from perdure import importers
+    >>> def is_mine(source):
+    ...     return source.path.suffix == ".mine"
+    >>> @importers.importer("mine", title="my results", detects=is_mine)
+    ... def read_mine(sources, options):
+    ...     runs = []
+    ...     for path in (source.path for source in sources):
+    ...         run = importers.ImportedRun(
+    ...             "mine", (path,), np.loadtxt(path), (0, 1), path
+    ...         )
+    ...         runs.append(run)
+    ...     return runs
+    >>> _ = Path("ewc.mine").write_text("0.9 0.1\n0.6 0.8")
+    >>> importers.read("ewc.mine").runs[0].table.tolist()
+    [[0.9, 0.1], [0.6, 0.8]]
     """
 
     def register(function: ReadFunction) -> ReadFunction:

@@ -42,6 +42,17 @@ def read_accuracy_matrices(path: str | Path, percent: bool = False) -> list[Meas
     The learner is the name of the file without the seed (``ewc_seed3.csv`` is a run of ``ewc``). If the name is only a seed
     or a word such as "accuracy", it is the name of the folder. So files that differ only in their seed are runs of one
     learner. ``percent``: the accuracies are percentages.
+
+    Examples
+    --------
+    >>> import json
+    >>> from pathlib import Path
+    >>> from perdure import importers
+    >>> matrix = {"accuracy": [[0.9, None], [0.6, 0.8]]}  # null: not measured
+    >>> _ = Path("ewc_seed3.json").write_text(json.dumps(matrix))
+    >>> (run,) = importers.read_accuracy_matrices("ewc_seed3.json")
+    >>> run.learner, run.table.tolist()
+    ('ewc', [[0.9, nan], [0.6, 0.8]])
     """
     path = Path(path)
     if path.is_dir():

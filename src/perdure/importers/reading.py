@@ -55,20 +55,37 @@ def read(
     group: str | None = None,
     learner: str | None = None,
 ) -> Imported:
-    """Return the runs in files and folders of other frameworks. The format is detected from the content.
+    r"""Return the runs in files and folders of other frameworks. The format is detected from the content.
 
     Parameters
     ----------
-    paths : files, or folders that contain such files
-    percent : accuracies are percentages; for tables, W&B and TensorBoard (other formats define it)
-    losses : read losses, lower is better, instead of accuracies
-    metric : the metric to read, with ``{task}`` in place of the task (``eval/{task}/acc``); for W&B, TensorBoard and
+    paths
+        files, or folders that contain such files
+    percent
+        accuracies are percentages; for tables, W&B and TensorBoard (other formats define it)
+    losses
+        read losses, lower is better, instead of accuracies
+    metric
+        the metric to read, with ``{task}`` in place of the task (``eval/{task}/acc``); for W&B, TensorBoard and
         lm-evaluation-harness
-    curriculum : the task of each step, by name or number (from 1), or these separated by commas; for results that do not
+    curriculum
+        the task of each step, by name or number (from 1), or these separated by commas; for results that do not
         state it
-    group : pattern of the paths, ``{learner}/{seed}/*.csv``; by default learner and seed are taken from the files, or from the
+    group
+        pattern of the paths, ``{learner}/{seed}/*.csv``; by default learner and seed are taken from the files, or from the
         names of files and folders
-    learner : name of the learner of all runs
+    learner
+        name of the learner of all runs
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from perdure import importers
+    >>> rows = "after_task,task_1,task_2", "1,90,10", "2,60,80"
+    >>> _ = Path("ewc_seed3.csv").write_text("\n".join(rows))
+    >>> (run,) = importers.read("ewc_seed3.csv", percent=True).runs
+    >>> run.learner, run.seed, run.table.tolist()
+    ('ewc', 3, [[0.9, 0.1], [0.6, 0.8]])
     """
     tasks = curriculum.split(",") if isinstance(curriculum, str) else curriculum
     options = ReadOptions(

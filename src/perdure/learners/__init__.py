@@ -1,11 +1,17 @@
 """Continual learners: the training loop, and one file for each method in ``methods/``.
 
->>> from perdure import learners, tasks
->>> run = learners.Run(tasks.load("split-digits"), learners.get("naive"))
->>> record = learners.execute(run, "runs/naive")  # doctest: +SKIP
-
 The methods are imported on first use. Other packages can add learners through the entry-point group
 ``perdure.learners``.
+
+Examples
+--------
+>>> from perdure import learners, tasks
+>>> benchmark = tasks.load("split-digits", tasks=2, per_class=20)
+>>> training = learners.Training(epochs=2)
+>>> run = learners.Run(benchmark, learners.get("naive"), training=training)
+>>> record = learners.execute(run, "runs/naive")
+>>> record.table.shape
+(2, 2)
 """
 
 from perdure.learners.learner import LEARNERS, Context, Learner
@@ -37,7 +43,14 @@ __all__ = [
 
 
 def names() -> list[str]:
-    """Return the names of all learners, sorted."""
+    """Return the names of all learners, sorted.
+
+    Examples
+    --------
+    >>> from perdure import learners
+    >>> {"naive", "ewc", "rehearsal", "cumulative"} <= set(learners.names())
+    True
+    """
     return LEARNERS.names()
 
 
@@ -47,5 +60,12 @@ def summaries() -> dict[str, str]:
 
 
 def get(name: str) -> type[Learner]:
-    """Return the learner class with this name; an unknown name raises `InputError`."""
+    """Return the learner class with this name; an unknown name raises `InputError`.
+
+    Examples
+    --------
+    >>> from perdure import learners
+    >>> learners.get("ewc").Settings()
+    EWC.Settings(strength=100.0, fisher_samples=500)
+    """
     return LEARNERS.get(name)

@@ -52,6 +52,24 @@ class Learner:
     with ``state`` and ``load_state``) is saved and restored when a run is resumed; nothing needs to be declared.
     Optimizers, and networks with another architecture than ``self.net``, are restored in place, so ``begin`` must
     create them.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from perdure import learners
+    >>> class Shrink(learners.Learner, name="shrink"):
+    ...     "Weight decay as a loss."
+    ...     @dataclass(frozen=True)
+    ...     class Settings:
+    ...         strength: float = 1e-4
+    ...     def loss(self, batch):
+    ...         penalty = sum(
+    ...             (parameter**2).sum() for parameter in self.net.parameters()
+    ...         )
+    ...         loss = self.cross_entropy(self.net(batch.x), batch.y)
+    ...         return loss + self.settings.strength * penalty
+    >>> learners.get("shrink").Settings()
+    Shrink.Settings(strength=0.0001)
     """
 
     name: ClassVar[str] = ""

@@ -52,6 +52,20 @@ def execute(
     threads have changed since the run was started, the result would not be bit-identical, so resuming raises `InputError`;
     with ``allow_changes`` the run continues and the change is recorded. ``keep_checkpoints``: keep the networks after all steps
     (``all``), only the last one (``last``), or also one after every K steps (``every-K``).
+
+    Examples
+    --------
+    >>> from perdure import learners, tasks
+    >>> benchmark = tasks.load("split-digits", tasks=2, per_class=20)
+    >>> training = learners.Training(epochs=2)
+    >>> rehearsal = learners.get("rehearsal")
+    >>> run = learners.Run(benchmark, rehearsal, training=training, seed=1)
+    >>> record = learners.execute(run, "runs/rehearsal")
+    >>> record.complete, record.manifest.seed
+    (True, 1)
+    >>> again = learners.execute(run, "runs/again")  # bit-identical
+    >>> (again.table == record.table).all().item()
+    True
     """
     path = Path(path)
     settings = make_learner_settings(run.learner, run.settings)

@@ -38,7 +38,15 @@ PROTOCOLS = {
 
 
 def protocol_for(benchmark: Benchmark) -> Protocol:
-    """Return the protocol of a benchmark; for a user's data, a small network that fits the input shape."""
+    """Return the protocol of a benchmark; for a user's data, a small network that fits the input shape.
+
+    Examples
+    --------
+    >>> from perdure import learners, tasks
+    >>> protocol = learners.protocol_for(tasks.load("split-digits"))
+    >>> protocol.network, protocol.training.epochs
+    ('small-conv', 20)
+    """
     if benchmark.name in PROTOCOLS:
         return PROTOCOLS[benchmark.name]
     return Protocol("small-conv" if len(benchmark.input_shape) == 3 else "mlp400")

@@ -102,6 +102,20 @@ def average_accuracy(R: Any, curriculum: Curriculum | None = None) -> float:
 
     The same as SHAPC's A, GEM's ACC and the final accuracy of mammoth and avalanche. It is printed as "average accuracy";
     ``A`` is `accuracy`. With a curriculum, tasks that are never trained are left out.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # R[i, j]: accuracy on task j after training on task i
+    >>> R = [[0.9, 0.1], [0.6, 0.8]]
+    >>> round(metrics.average_accuracy(R), 2)
+    0.7
+
+    A curriculum gives the task trained at each step, 0-based. Here task 3 is never trained:
+
+    >>> R = [[0.9, 0.1, 0.5], [0.6, 0.8, 0.5]]
+    >>> round(metrics.average_accuracy(R, curriculum=[0, 1]), 2)
+    0.7
     """
     table = check_accuracies(R, curriculum)
     return float(table.values[-1, table.seen[-1]].mean())
@@ -112,6 +126,15 @@ def accuracy(R: Any, curriculum: Curriculum | None = None) -> float:
 
     It averages over all steps, not only the last. In other libraries "accuracy" is the mean of the last row, which is
     `average_accuracy` here.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> R = [[0.9, 0.1], [0.6, 0.8]]
+    >>> round(metrics.accuracy(R), 3)  # (0.9 + 0.6 + 0.8) / 3
+    0.767
+    >>> round(metrics.average_accuracy(R), 3)  # the last row only
+    0.7
     """
     matrix = check_accuracies(R, curriculum).square()
     if isinstance(matrix, Missing):
@@ -124,6 +147,17 @@ def backward_transfer(R: Any, variant: TransferVariant = "all", curriculum: Curr
 
     ``all``: mean over i > j of R[i, j] - R[j, j] (Diaz-Rodriguez et al. 2018, Eq. 3). ``gem``: mean over j < N-1 of
     R[N-1, j] - R[j, j] (Lopez-Paz and Ranzato 2017), which is the BWT of mammoth and avalanche.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> R = [[0.9, 0.1, 0.1], [0.7, 0.8, 0.2], [0.5, 0.6, 0.9]]
+    >>> round(metrics.backward_transfer(R), 3)  # negative: forgetting
+    -0.267
+    >>> round(metrics.backward_transfer(R, variant="gem"), 3)  # the last row only
+    -0.3
+    >>> metrics.backward_transfer([[0.9]])
+    Missing('backward transfer needs at least two tasks')
     """
     _check_variant(variant)
     matrix = check_accuracies(R, curriculum).square()
@@ -138,13 +172,35 @@ def backward_transfer(R: Any, variant: TransferVariant = "all", curriculum: Curr
 
 
 def remembering(R: Any, curriculum: Curriculum | None = None) -> float:
-    """REM = 1 - |min(BWT, 0)|, clipped after averaging (Diaz-Rodriguez et al. 2018, Eq. 4). In [0, 1], higher is better."""
+    """REM = 1 - |min(BWT, 0)|, clipped after averaging (Diaz-Rodriguez et al. 2018, Eq. 4). In [0, 1], higher is better.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # task 1 falls from 0.9 to 0.6
+    >>> round(metrics.remembering([[0.9, 0.1], [0.6, 0.8]]), 2)
+    0.7
+    >>> # task 1 improves: nothing is forgotten
+    >>> round(metrics.remembering([[0.8, 0.1], [0.9, 0.8]]), 2)
+    1.0
+    """
     bwt = backward_transfer(R, curriculum=curriculum)
     return bwt if isinstance(bwt, Missing) else 1 - abs(min(bwt, 0.0))
 
 
 def positive_backward_transfer(R: Any, curriculum: Curriculum | None = None) -> float:
-    """BWT+ = max(BWT, 0), clipped after averaging (Diaz-Rodriguez et al. 2018, Eq. 5). In [0, 1], higher is better."""
+    """BWT+ = max(BWT, 0), clipped after averaging (Diaz-Rodriguez et al. 2018, Eq. 5). In [0, 1], higher is better.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # task 1 improves by 0.1
+    >>> round(metrics.positive_backward_transfer([[0.8, 0.1], [0.9, 0.8]]), 2)
+    0.1
+    >>> # forgetting counts as 0
+    >>> metrics.positive_backward_transfer([[0.9, 0.1], [0.6, 0.8]])
+    0.0
+    """
     bwt = backward_transfer(R, curriculum=curriculum)
     return bwt if isinstance(bwt, Missing) else max(bwt, 0.0)
 
@@ -161,6 +217,18 @@ def forward_transfer(
     guesses scores chance, not 0. ``gem``: mean over j >= 1 of R[j-1, j] - initial[j] (Lopez-Paz and Ranzato 2017), in
     [-1, 1]; it needs ``initial``, the accuracies before any training. The FWT of mammoth and avalanche is GEM's.
     ``continuum``: mean over j >= 1 of R[j-1, j], GEM's without the baseline, in [0, 1].
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> R = [[0.9, 0.3], [0.6, 0.8]]
+    >>> metrics.forward_transfer(R)  # accuracy on task 2 before its training
+    0.3
+    >>> # compared with an untrained network
+    >>> round(metrics.forward_transfer(R, variant="gem", initial=[0.1, 0.1]), 2)
+    0.2
+    >>> metrics.forward_transfer(R, variant="gem")
+    Missing("GEM's forward transfer needs the accuracies before any training")
     """
     _check_variant(variant, get_args(ForwardVariant))
     table = check_accuracies(R, curriculum)
@@ -210,6 +278,16 @@ def average_forgetting(
       negative. PyCIL prints the same.
 
     ``seen_only=True`` is short for ``variant="chaudhry"``.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> R = [[0.8, 0.1, 0.1], [0.9, 0.7, 0.2], [0.5, 0.6, 0.9]]
+    >>> round(metrics.average_forgetting(R), 2)  # task 1: 0.9 - 0.5, task 2: 0.7 - 0.6
+    0.25
+    >>> # task 1: 0.8 - 0.5
+    >>> round(metrics.average_forgetting(R, variant="avalanche"), 2)
+    0.2
     """
     variants = get_args(ForgettingVariant)
     if variant not in variants:
@@ -244,6 +322,14 @@ def average_incremental_accuracy(R: Any, curriculum: Curriculum | None = None) -
     The average incremental accuracy of iCaRL (Rebuffi et al. 2017) and PyCIL with equally weighted tasks; theirs weights test
     examples equally, which is the same if all tasks have equally many. It differs from `accuracy` (A), which weights all
     entries of the lower triangle equally and so gives late steps more weight.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> R = [[0.9, 0.1], [0.6, 0.8]]
+    >>> # the mean of 0.9 (task 1) and 0.7 (tasks 1 and 2)
+    >>> round(metrics.average_incremental_accuracy(R), 2)
+    0.8
     """
     table = check_accuracies(R, curriculum)
     return _mean_over_rows(table)
@@ -255,6 +341,14 @@ def average_anytime_accuracy(evaluations: Any, trained: Sequence[int] | None = N
     In [0, 1], higher is better. ``evaluations`` (evaluations x tasks) are in time order and ``trained`` is the task trained
     at each of them; the task in training counts as one of the tasks so far. With one evaluation after each task it equals
     `average_incremental_accuracy`.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # two evaluations during each task
+    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.4, 0.6], [0.6, 0.8]]
+    >>> round(metrics.average_anytime_accuracy(evaluations, trained=[0, 0, 1, 1]), 3)
+    0.65
     """
     table = check_accuracies(evaluations, trained)
     return _mean_over_rows(table)
@@ -265,6 +359,14 @@ def anytime_accuracy_all(evaluations: Any, trained: Sequence[int] | None = None)
 
     CapyMOA's ``anytime_accuracy_all_avg``; with one evaluation after each task its ``accuracy_all_avg``. It needs accuracies on
     tasks that are not trained yet. `average_anytime_accuracy` averages over the tasks trained so far.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # two evaluations during each task
+    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.4, 0.6], [0.6, 0.8]]
+    >>> round(metrics.anytime_accuracy_all(evaluations, trained=[0, 0, 1, 1]), 3)
+    0.5
     """
     values = check_accuracies(evaluations, trained).values
     if np.isnan(values).any():
@@ -278,7 +380,17 @@ def _mean_over_rows(table: AccuracyTable) -> float:
 
 
 def learning_accuracy(R: Any, curriculum: Curriculum | None = None) -> float:
-    """LA: mean of R[j, j], the accuracy on each task right after its training (Riemer et al. 2019). Higher is better."""
+    """LA: mean of R[j, j], the accuracy on each task right after its training (Riemer et al. 2019). Higher is better.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> R = [[0.9, 0.1], [0.0, 0.8]]
+    >>> round(metrics.learning_accuracy(R), 2)  # both tasks are learned,
+    0.85
+    >>> round(metrics.average_accuracy(R), 2)  # but the first one is forgotten
+    0.4
+    """
     matrix = check_accuracies(R, curriculum).square()
     return matrix if isinstance(matrix, Missing) else float(np.diag(matrix).mean())
 
@@ -295,6 +407,18 @@ def intransigence(R: Any, reference: Any, curriculum: Curriculum | None = None) 
     """Return reference[j] - R[j, j], the inability to learn task j (Chaudhry et al. 2018). In [-1, 1], lower is better.
 
     ``reference[j]`` is the accuracy on task j of a network trained jointly on tasks 0..j.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> R = [[0.9, 0.1], [0.6, 0.7]]
+    >>> # accuracies of jointly trained networks
+    >>> result = metrics.intransigence(R, reference=[0.9, 0.8])
+    >>> # task 2 is not learned as well as by joint training
+    >>> result.per_task.round(2).tolist()
+    [0.0, 0.1]
+    >>> round(result.mean, 2)
+    0.05
     """
     table = check_accuracies(R, curriculum)
     joint = _check_per_task(reference, "reference", table.values.shape[1])
@@ -316,6 +440,18 @@ def min_accuracy(evaluations: Any, trained: Sequence[int] | None = None) -> floa
     De Lange et al. 2023, Eq. 2. A task is old if its training ended before the last evaluation. The training of a task
     ends with its first visit, so a dip before a later visit counts. It depends on how often accuracies are evaluated: the
     minimum over evaluations at task boundaries only is an upper bound of the minimum during training.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # two evaluations during each task
+    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.2, 0.6], [0.6, 0.8]]
+    >>> # task 1 falls to 0.2 while task 2 is learned
+    >>> metrics.min_accuracy(evaluations, trained=[0, 0, 1, 1])
+    0.2
+    >>> # evaluations between tasks do not show that
+    >>> metrics.min_accuracy([[0.9, 0.1], [0.6, 0.8]])
+    0.6
     """
     table = check_accuracies(evaluations, trained)
     after = _after_own_training(table)
@@ -331,6 +467,15 @@ def worst_case_accuracy(evaluations: Any, trained: Sequence[int] | None = None) 
 
     R[k, k] is the final accuracy on the task trained last, K the number of tasks trained so far. Like `min_accuracy`, it is
     an upper bound if accuracies were evaluated at task boundaries only.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # two evaluations during each task
+    >>> evaluations = [[0.5, 0.1], [0.9, 0.1], [0.2, 0.6], [0.6, 0.8]]
+    >>> # 0.8 / 2 + 0.2 / 2
+    >>> round(metrics.worst_case_accuracy(evaluations, trained=[0, 0, 1, 1]), 2)
+    0.5
     """
     table = check_accuracies(evaluations, trained)
     current = float(table.values[-1, table.trained[-1]])
@@ -344,6 +489,17 @@ def windowed_forgetting(evaluations: Any, window: int) -> float:
     """WF^w: largest drop in a task's accuracy within ``window`` consecutive evaluations, averaged over tasks.
 
     De Lange et al. 2023. In [0, 1], lower is better; a task whose accuracy never drops counts as 0.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> evaluations = [[0.9, 0.1], [0.7, 0.4], [0.4, 0.6], [0.6, 0.8]]
+    >>> # task 1 drops by 0.3 between two evaluations
+    >>> round(metrics.windowed_forgetting(evaluations, window=2), 2)
+    0.15
+    >>> # and by 0.5 within three evaluations
+    >>> round(metrics.windowed_forgetting(evaluations, window=3), 2)
+    0.25
     """
     return _largest_change(evaluations, window, sign=1.0)
 
@@ -352,6 +508,17 @@ def windowed_plasticity(evaluations: Any, window: int) -> float:
     """WP^w: largest rise in a task's accuracy within ``window`` consecutive evaluations, averaged over tasks.
 
     De Lange et al. 2023. In [0, 1], higher is better; a task whose accuracy never rises counts as 0.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> evaluations = [[0.9, 0.1], [0.7, 0.4], [0.4, 0.6], [0.6, 0.8]]
+    >>> # task 1 rises by 0.2, task 2 by 0.3
+    >>> round(metrics.windowed_plasticity(evaluations, window=2), 2)
+    0.25
+    >>> # task 1 rises by 0.2, task 2 by 0.7
+    >>> round(metrics.windowed_plasticity(evaluations, window=4), 2)
+    0.45
     """
     return _largest_change(evaluations, window, sign=-1.0)
 

@@ -55,6 +55,22 @@ def attribution_bias(attributions: Any, shapley: Any, share: float = 0.1, side: 
     M_bias = E_I | (1 / |S|) (sum_S a_i / ||a|| - sum_S A_i / ||A||) |, where S holds the k = max(1, floor(share * n))
     variables with the highest (``side="bottom"``: lowest) attribution a, ties by position, and norms are Euclidean. The
     scale of either map does not matter. A map of zeros is degenerate and left out; if all are, the bias is `Missing`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> # one example with five players
+    >>> shapley = np.array([[0.6, 0.3, 0.1, 0.0, 0.0]])
+    >>> # the scale does not matter
+    >>> round(metrics.attribution_bias(10 * shapley, shapley, share=0.2), 3)
+    0.0
+    >>> # overstates the second player
+    >>> attributions = np.array([[0.1, 0.9, 0.1, 0.0, 0.0]])
+    >>> round(metrics.attribution_bias(attributions, shapley, share=0.2), 3)
+    0.546
+    >>> metrics.attribution_bias(np.zeros((1, 5)), shapley)
+    Missing('every map, or its Shapley values, is zero everywhere')
     """
     maps = as_floats(attributions, "attributions", ndim=2)
     return _float_or_missing(attribution_biases(maps, shapley, shares=(share,), sides=(side,)).mean[0, 0])
@@ -83,6 +99,22 @@ def attribution_biases(
     standard error of the anchor is then computed from its spread over the parts. Without ``parts`` it is computed from
     ``stderr`` as if players were independent, which is too large for large S: the marginals of a permutation have a fixed
     sum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> shapley = np.array([[0.6, 0.3, 0.1, 0.0, -0.2], [0.1, 0.8, 0.0, 0.3, -0.1]])
+    >>> attributions = np.array(
+    ...     [[0.2, 0.9, 0.1, 0.0, -0.1], [0.1, 0.7, 0.1, 0.3, -0.1]]
+    ... )
+    >>> result = metrics.attribution_biases(attributions, shapley, shares=(0.2, 0.6))
+    >>> # a row for each share, columns: highest and lowest attributions
+    >>> result.mean.round(2).tolist()
+    [[0.28, 0.09], [0.03, 0.04]]
+    >>> # the first map is biased, the second nearly unbiased
+    >>> result.per_example[:, 0, 0].round(2).tolist()
+    [0.54, 0.03]
     """
     a, anchor = _check_shapes(attributions, shapley)
     _check_finite(a, "attributions")
@@ -126,6 +158,17 @@ def bias_anchor_values(
     """Return the anchors beta_S = sum_S A_i / (|S| ||A||) of M_bias, ([methods,] examples, shares, sides).
 
     S is selected by the maps as in `attribution_biases`; A are the Shapley values, (examples, players).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> shapley = np.array([[0.6, 0.3, 0.1, 0.0, 0.0]])
+    >>> attributions = np.array([[0.1, 0.9, 0.1, 0.0, 0.0]])
+    >>> anchors = metrics.bias_anchor_values(attributions, shapley, shares=(0.2,))
+    >>> # the second player: 0.3 / ||A||, and the fourth: 0
+    >>> anchors[0, 0].round(3).tolist()
+    [0.442, 0.0]
     """
     a, anchor = _check_shapes(attributions, shapley)
     counts = np.array([_count(share, a.shape[-1]) for share in shares])
@@ -138,7 +181,18 @@ def bias_anchor_values(
 
 
 def bias_selected_players(attributions: Any, share: float, side: Side = "top") -> NDArray[np.int64]:
-    """Return S of one map, (players,): the given share of its players, those with the highest (or lowest) attribution."""
+    """Return S of one map, (players,): the given share of its players, those with the highest (or lowest) attribution.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> attributions = [0.1, 0.9, -0.5, 0.3, 0.0]
+    >>> # two of five players
+    >>> metrics.bias_selected_players(attributions, share=0.4).tolist()
+    [1, 3]
+    >>> metrics.bias_selected_players(attributions, share=0.4, side="bottom").tolist()
+    [2, 4]
+    """
     a = as_floats(attributions, "attributions", ndim=1)
     return np.argsort(-a if side == "top" else a, kind="stable")[: _count(share, len(a))]
 

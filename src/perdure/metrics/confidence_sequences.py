@@ -48,6 +48,18 @@ def rate_confidence_sequence(
 
     and the interval is the running intersection of the rates with a value below 1 / (1 - level). ``looks`` are numbers of
     examples, by default the final one; intermediate numbers of examples count in every case.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> is_correct = np.arange(1000) % 10 > 0  # 90 % of the examples
+    >>> result = metrics.rate_confidence_sequence(is_correct, looks=[100, 1000])
+    >>> # narrower with more examples
+    >>> result.low.round(2).tolist(), result.high.round(2).tolist()
+    ([0.77, 0.86], [0.97, 0.93])
+    >>> bool(result.low[-1] > 0.8)  # decided: the accuracy is above 80 %
+    True
     """
     values = as_floats(successes, "successes", ndim=1)
     if not np.isin(values, (0.0, 1.0)).all():
@@ -80,6 +92,16 @@ def mean_confidence_sequence(
 
     with the predictable bets l_t = sqrt(2 log(2 / alpha) / (v_{t-1} t log(t + 1))), where v is the variance so far. The
     interval adapts to the variance, and is the running intersection over all numbers of examples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> # for example SHAPC of 500 examples
+    >>> values = np.random.default_rng(0).uniform(0.6, 0.8, size=500)
+    >>> result = metrics.mean_confidence_sequence(values, looks=[50, 500])
+    >>> result.low.round(2).tolist(), result.high.round(2).tolist()
+    ([0.61, 0.69], [0.75, 0.71])
     """
     low, high = bounds
     array = as_floats(values, "values", ndim=1)
@@ -108,6 +130,19 @@ def calibrated_confidence_sequence(
     A ratio of means: c is the number for which value - floor - c (1 - floor) has mean 0. Each candidate c is tested by betting
     on this contrast, as in `mean_confidence_sequence`. ``values`` lie between ``bounds``, ``floors`` between 0 and 1; the
     mean of the sequence is the ratio of the means so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> rng = np.random.default_rng(0)
+    >>> # SHAPC of each example, 0.7 on average,
+    >>> values = rng.uniform(0.6, 0.8, size=500)
+    >>> # and with an untrained network, 0.2 on average
+    >>> floors = rng.uniform(0.1, 0.3, size=500)
+    >>> result = metrics.calibrated_confidence_sequence(values, floors)
+    >>> round(float(result.mean[-1]), 2)  # (0.7 - 0.2) / (1 - 0.2)
+    0.63
     """
     array, floor = as_floats(values, "values", ndim=1), as_floats(floors, "floors", ndim=1)
     if len(array) != len(floor):

@@ -32,6 +32,15 @@ def pearson_correlation(first: Any, second: Any, level: float = 0.95) -> Pearson
 
     It is NaN for fewer than two pairs or a constant array. The interval is NaN for fewer than four pairs or a perfect
     correlation.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> result = metrics.pearson_correlation([1, 2, 3, 4, 5], [1, 3, 2, 5, 4])
+    >>> round(result.r, 2), round(result.low, 2), round(result.high, 2)
+    (0.8, -0.28, 0.99)
+    >>> metrics.pearson_correlation([1, 2, 3], [5, 5, 5]).r  # a constant array
+    nan
     """
     x, y = _paired(first, second)
     if len(x) < 2 or _is_constant(x) or _is_constant(y):
@@ -62,6 +71,14 @@ def spearman_correlation(first: Any, second: Any, level: float = 0.95) -> Spearm
 
     The interval is Fisher's with the standard error sqrt((1 + rho^2 / 2) / (n - 3)), which scipy does not have. Ties share
     their mean rank. Pairs with a NaN are left out. The interval of a perfect correlation has no width.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> x = [1, 2, 3, 4, 5, 6]
+    >>> # only the order counts
+    >>> print(metrics.spearman_correlation(x, [1, 2, 3, 5, 4, 100]))
+    0.943 [0.383, 0.996]
     """
     x, y = as_floats(first, "first", ndim=1), as_floats(second, "second", ndim=1)
     known = ~(np.isnan(x) | np.isnan(y)) if x.shape == y.shape else np.zeros(0, dtype=bool)
@@ -86,6 +103,21 @@ def partial_spearman_correlation(first: Any, second: Any, given: Any, level: flo
     It is (r12 - r13 r23) / sqrt((1 - r13^2) (1 - r23^2)) of the three rank correlations. The interval is that of
     `spearman_correlation` with one pair fewer, because one variable is held constant. It is NaN if ``given`` determines the
     order of one of the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> rng = np.random.default_rng(0)
+    >>> difficulty = rng.normal(size=200)
+    >>> # both depend on the difficulty
+    >>> first, second = difficulty + rng.normal(size=(2, 200))
+    >>> round(metrics.spearman_correlation(first, second).rho, 1)
+    0.5
+    >>> round(
+    ...     metrics.partial_spearman_correlation(first, second, given=difficulty).rho, 1
+    ... )
+    0.1
     """
     arrays = [
         as_floats(values, name, ndim=1) for values, name in ((first, "first"), (second, "second"), (given, "given"))
@@ -120,7 +152,18 @@ class KendallCorrelation:
 
 
 def kendall_correlation(first: Any, second: Any) -> KendallCorrelation:
-    """Return Kendall's rank correlation (1938) of two 1-D arrays, with ties as in tau-b; pairs with a NaN are left out."""
+    """Return Kendall's rank correlation (1938) of two 1-D arrays, with ties as in tau-b; pairs with a NaN are left out.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # one of six pairs is in another order
+    >>> result = metrics.kendall_correlation([1, 2, 3, 4], [1, 2, 4, 3])
+    >>> round(result.tau, 3), round(result.p, 2)
+    (0.667, 0.33)
+    >>> metrics.kendall_correlation([1, 2, 3], [5, 5, 5]).tau  # a constant array
+    nan
+    """
     x, y = _paired(first, second)
     known = ~(np.isnan(x) | np.isnan(y))
     count = int(known.sum())
@@ -144,6 +187,16 @@ def kendall_matrix(measures: Mapping[str, Any]) -> KendallMatrix:
 
     All measures must have the same direction: negate those for which higher is better if lower is better for the others,
     otherwise tau changes its sign.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> accuracy, forgetting = [0.5, 0.8, 0.4], [0.4, 0.1, 0.2]  # of three learners
+    >>> # higher is better, as for the accuracy
+    >>> negated = [-value for value in forgetting]
+    >>> result = metrics.kendall_matrix({"accuracy": accuracy, "-forgetting": negated})
+    >>> result.tau.round(2).tolist()
+    [[1.0, 0.33], [0.33, 1.0]]
     """
     names = tuple(measures)
     if len(names) < 2:
@@ -169,7 +222,21 @@ class MapAgreement:
 
 
 def map_rank_correlation(first: Any, second: Any) -> MapAgreement:
-    """Return the agreement of two maps of each example, (examples, players) each; NaN where a map is zero everywhere."""
+    """Return the agreement of two maps of each example, (examples, players) each; NaN where a map is zero everywhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> first = np.array([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]])
+    >>> # proportional, and reversed
+    >>> second = np.array([[0.2, 0.4, 1.4], [0.2, 0.3, 0.5]])
+    >>> agreement = metrics.map_rank_correlation(first, second)
+    >>> agreement.rank.round(2).tolist()
+    [1.0, -1.0]
+    >>> agreement.cosine.round(2).tolist()
+    [1.0, 0.76]
+    """
     a, b = as_floats(first, "first", ndim=2), as_floats(second, "second", ndim=2)
     if a.shape != b.shape:
         raise InputError(f"maps: expected two arrays of the same shape, got {a.shape} and {b.shape}")

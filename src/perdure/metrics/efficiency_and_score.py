@@ -36,7 +36,17 @@ WEIGHTS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 
 
 def score_weights(weights: str | Mapping[str, float]) -> dict[str, float]:
-    """Return the weight of each criterion, from a name or a mapping; weights lie in [0, 1] and sum to 1."""
+    """Return the weight of each criterion, from a name or a mapping; weights lie in [0, 1] and sum to 1.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> {name: round(weight, 2) for name, weight in metrics.score_weights("W2").items()}
+    {'A': 0.4, 'MS': 0.05, 'SSS': 0.2, 'CE': 0.1, 'BWT+': 0.05, 'REM': 0.15, 'FWT': 0.05}
+    >>> # criteria without a weight have weight 0
+    >>> metrics.score_weights({"A": 0.5, "REM": 0.5})["MS"]
+    0.0
+    """
     if isinstance(weights, str):
         if weights not in WEIGHTS:
             raise InputError(f"weights: unknown name {weights!r}, {error_suggestion(weights, list(WEIGHTS))}")
@@ -60,6 +70,19 @@ def cl_score(
 
     The score is `Missing` if a criterion with a weight above 0 is absent or NaN. ``renormalise=True`` scales the remaining
     weights to a sum of 1 instead; such a score is not comparable with a complete one.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> criteria = {"A": 0.8, "MS": 1.0, "SSS": 0.9, "CE": 0.3}
+    >>> criteria |= {"BWT+": 0.0, "REM": 0.7, "FWT": 0.2}
+    >>> round(metrics.cl_score(criteria), 3)  # equal weights
+    0.557
+    >>> round(metrics.cl_score(criteria, weights={"A": 0.5, "REM": 0.5}), 3)
+    0.75
+    >>> del criteria["CE"]
+    >>> metrics.cl_score(criteria)
+    Missing('CE missing; pass renormalise=True (--renormalise) to score the other criteria')
     """
     vector = score_weights(weights)
     known = _known_criteria(criteria)
@@ -80,7 +103,18 @@ def cl_stability(
     weights: str | Mapping[str, float] = "W1",
     renormalise: bool = False,
 ) -> float:
-    """CL_stability = 1 - sum of w_c * std_c, population standard deviation over runs (Eq. 11). In [0, 1], higher is better."""
+    """CL_stability = 1 - sum of w_c * std_c, population standard deviation over runs (Eq. 11). In [0, 1], higher is better.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # the criteria of two runs
+    >>> runs = [{"A": 0.8, "REM": 0.7}, {"A": 0.6, "REM": 0.7}]
+    >>> round(metrics.cl_stability(runs, weights={"A": 0.5, "REM": 0.5}), 2)
+    0.95
+    >>> metrics.cl_stability(runs[:1])
+    Missing('stability needs at least two runs')
+    """
     if not runs:
         raise InputError("runs: expected the criteria of at least one run, got none")
     if len(runs) == 1:
@@ -119,6 +153,19 @@ def score_first_places(
 
     ``criteria`` maps a learner to its criteria; only criteria known for every learner are used. Ties share the first place.
     A learner that ranks first under few weight vectors owes its rank to the choice of weights.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> criteria = {
+    ...     "ewc": {"A": 0.5, "MS": 0.4, "CE": 0.8},
+    ...     "replay": {"A": 0.8, "MS": 1.0, "CE": 0.3},
+    ...     "naive": {"A": 0.4, "MS": 1.0, "CE": 0.9},
+    ... }
+    >>> places = metrics.score_first_places(criteria)
+    >>> # naive if CE has more weight than A
+    >>> {learner: round(share, 1) for learner, share in places.share.items()}
+    {'ewc': 0.0, 'replay': 0.4, 'naive': 0.6}
     """
     names, values = _common_table(criteria)
     learners = list(criteria)
@@ -147,7 +194,23 @@ class CriteriaCorrelation:
 
 
 def score_criteria_correlation(criteria: Mapping[str, Mapping[str, float]]) -> CriteriaCorrelation:
-    """Return the rank correlation of every two criteria over learners (at least three); high values mark redundant criteria."""
+    """Return the rank correlation of every two criteria over learners (at least three); high values mark redundant criteria.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> criteria = {
+    ...     "ewc": {"A": 0.5, "REM": 0.6, "CE": 0.8},
+    ...     "replay": {"A": 0.8, "REM": 0.9, "CE": 0.3},
+    ...     "naive": {"A": 0.4, "REM": 0.3, "CE": 0.9},
+    ... }
+    >>> result = metrics.score_criteria_correlation(criteria)
+    >>> result.criteria
+    ('A', 'CE', 'REM')
+    >>> # A and REM rank the learners alike, CE ranks them in the opposite order
+    >>> result.matrix.round(1).tolist()
+    [[1.0, -1.0, 1.0], [-1.0, 1.0, -1.0], [1.0, -1.0, 1.0]]
+    """
     names, values = _common_table(criteria)
     if len(values) < 3:
         raise InputError(f"criteria: expected at least 3 learners for a correlation, got {len(values)}")
@@ -170,6 +233,15 @@ def model_size_efficiency(sizes: Any) -> float:
     ``sizes[i]``: parameters at task i plus the numbers stored in addition (anchors, importances). EWC and SI store one model
     at task 1 and three times as much afterwards, which gives the printed 0.40 over ten tasks. The paper does not count
     teachers (it prints 1 for LwF); add them to ``sizes`` to count them.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> metrics.model_size_efficiency([1000, 1000, 1000])  # the network does not grow
+    1.0
+    >>> # EWC: importances and anchors after task 1
+    >>> round(metrics.model_size_efficiency([1000] + 9 * [3000]), 2)
+    0.4
     """
     values = as_floats(sizes, "sizes", ndim=1)
     if not (values > 0).all():
@@ -182,6 +254,15 @@ def sample_storage_efficiency(memory: Any, lifetime: float) -> float:
 
     ``memory[i]``: bits of stored training examples (and of their logits) while task i is learned, including those stored at
     earlier tasks. ``lifetime``: bits of the training data of all tasks. Only this reading gives Cumulative its printed 0.55.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> metrics.sample_storage_efficiency([0, 0, 0], lifetime=3e6)  # nothing is stored
+    1.0
+    >>> # all data are kept
+    >>> round(metrics.sample_storage_efficiency([1e6, 2e6, 3e6], lifetime=3e6), 3)
+    0.333
     """
     values = as_floats(memory, "memory", ndim=1)
     _check_nonnegative(values, "memory")
@@ -197,6 +278,20 @@ def computational_efficiency(ops: Any, passes: Any, epsilon: float = CE_EPSILON)
     one forward and one backward pass over its training set. ``epsilon``: number of passes up to which CE is 1. Choose it
     larger than 10 if every learner needs many more passes and CE is close to 0 for all of them. Values of CE, and CL_scores
     that contain it, are comparable only for the same epsilon.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # multiply-adds of one pass over the training set of each task
+    >>> passes = [1e9, 1e9]
+    >>> # five passes: 1 up to epsilon = 10 passes
+    >>> round(metrics.computational_efficiency([5e9, 5e9], passes), 2)
+    1.0
+    >>> # 40 and 80 passes
+    >>> round(metrics.computational_efficiency([40e9, 80e9], passes), 2)
+    0.19
+    >>> round(metrics.computational_efficiency([40e9, 80e9], passes, epsilon=50), 2)
+    0.94
     """
     spent = as_floats(ops, "ops", ndim=1)
     single_pass = as_floats(passes, "passes", ndim=1)
@@ -211,7 +306,18 @@ def computational_efficiency(ops: Any, passes: Any, epsilon: float = CE_EPSILON)
 
 
 def check_ce_epsilon(epsilon: float, name: str = "ce_epsilon (--ce-epsilon)") -> None:
-    """Raise `InputError` unless the epsilon of computational efficiency is a positive, finite number."""
+    """Raise `InputError` unless the epsilon of computational efficiency is a positive, finite number.
+
+    Examples
+    --------
+    >>> from perdure import InputError, metrics
+    >>> metrics.check_ce_epsilon(10.0)
+    >>> try:
+    ...     metrics.check_ce_epsilon(0)
+    ... except InputError as error:
+    ...     print(error)
+    ce_epsilon (--ce-epsilon): expected a positive, finite number, got 0
+    """
     if not 0 < epsilon < math.inf:
         raise InputError(f"{name}: expected a positive, finite number, got {epsilon!r}")
 

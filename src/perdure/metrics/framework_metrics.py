@@ -43,7 +43,17 @@ FRAMEWORK_METRICS: dict[str, dict[str, str]] = {
 
 
 def framework_metric(framework: str, name: str) -> str:
-    """Return our name of another framework's metric: ``framework_metric("continuum", "forgetting")`` is Chaudhry's."""
+    """Return our name of another framework's metric: ``framework_metric("continuum", "forgetting")`` is Chaudhry's.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> metrics.framework_metric("avalanche", "StreamForgetting")
+    'avalanche_forgetting'
+    >>> # the same name, another formula: see `average_forgetting`
+    >>> metrics.framework_metric("PyCIL", "Forgetting")
+    'mammoth_forgetting'
+    """
     for kind, given, known in (
         ("framework", framework, FRAMEWORK_METRICS),
         ("name", name, FRAMEWORK_METRICS.get(framework, {})),

@@ -56,6 +56,16 @@ def interval(
     coverage is .955 (Gaussian) and .949 (Beta(8, 1)), that of the percentile bootstrap .894 and .866.
 
     If the value of one run is missing, the interval is missing: leaving the run out would compare different sets of runs.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # the accuracies of four runs
+    >>> result = metrics.interval([0.71, 0.74, 0.69, 0.74])
+    >>> round(result.mean, 3), round(result.low, 3), round(result.high, 3)
+    (0.72, 0.681, 0.759)
+    >>> metrics.interval([0.71]).reason
+    'one run has no interval'
     """
     check_level(level)
     runs = list(values)
@@ -107,6 +117,18 @@ def binomial_interval(successes: int, trials: int, level: float = 0.95) -> Inter
 
     The ends are the proportions at which a count at least, or at most, as large as ``successes`` has probability
     (1 - level) / 2. For an accuracy: ``successes`` of ``trials`` test examples are classified correctly.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # 90 of 100 test examples are right
+    >>> result = metrics.binomial_interval(90, 100)
+    >>> result.mean, round(result.low, 3), round(result.high, 3)
+    (0.9, 0.824, 0.951)
+    >>> # no error was seen, but there may be some
+    >>> result = metrics.binomial_interval(100, 100)
+    >>> result.mean, round(result.low, 3), result.high
+    (1.0, 0.964, 1.0)
     """
     check_level(level)
     if trials < 1 or not 0 <= successes <= trials or successes != int(successes) or trials != int(trials):
@@ -212,10 +234,24 @@ def paired_difference(
 ) -> Difference:
     """Return the mean of ``first`` minus ``second`` with a two-level bootstrap: runs are drawn, then examples within each.
 
-    The tables are paired: the i-th table of both methods holds the same run (seed) and the same examples. Each run and each
-    example is drawn for both methods at once, so that their common variation cancels. Below ten runs the interval uses
+    A table maps each task to the values of its examples, (examples, steps), NaN where not measured. The tables are paired: the
+    i-th table of both methods holds the same run (seed) and the same examples. Each run and each example is drawn for both
+    methods at once, so that their common variation cancels. Below ten runs the interval uses
     Student's t with runs - 1 degrees of freedom and the bootstrap's standard error, because the coverage of a bootstrap
     over few runs is far too low. The interval of a single run covers the choice of examples only, not retraining.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> rng = np.random.default_rng(0)
+    >>> # 50 examples of task 0 in three runs
+    >>> first = [{0: rng.uniform(0.4, 0.8, (50, 1))} for run in range(3)]
+    >>> # 0.1 lower on average
+    >>> second = [{0: table[0] - rng.uniform(0, 0.2, (50, 1))} for table in first]
+    >>> result = metrics.paired_difference(first, second)
+    >>> round(result.mean, 1), result.low > 0, result.runs
+    (0.1, True, 3)
     """
     if len(first) != len(second) or not first:
         raise InputError(
@@ -274,7 +310,15 @@ def _student_difference(mean: float, spread: float, runs: int, examples: int, le
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:
-    """Return p-values corrected for multiple tests (Holm 1979), which controls the family-wise error rate."""
+    """Return p-values corrected for multiple tests (Holm 1979), which controls the family-wise error rate.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # 3 * 0.01, then 2 * 0.03, which bounds the last from below
+    >>> metrics.holm([0.01, 0.04, 0.03]).round(2).tolist()
+    [0.03, 0.06, 0.06]
+    """
     p = as_floats(p_values, "p_values", ndim=1)
     if ((p < 0) | (p > 1)).any():
         raise InputError(f"p_values: expected numbers in [0, 1], got {p[(p < 0) | (p > 1)][0]:g}")
@@ -322,6 +366,19 @@ def paired_run_difference(
 
     A single pair has no interval. Neither have differences that are the same in all runs: their variation cannot be
     estimated, and two equal differences of a discrete accuracy are no evidence that the next one is equal, too.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # runs with the same seeds
+    >>> ewc, naive = [0.62, 0.58, 0.66, 0.60], [0.55, 0.50, 0.60, 0.52]
+    >>> result = metrics.paired_run_difference(ewc, naive)
+    >>> round(result.mean, 4), round(result.low, 3), round(result.high, 3)
+    (0.0725, 0.057, 0.088)
+    >>> round(result.p, 4)
+    0.0006
+    >>> metrics.paired_run_difference(ewc[:1], naive[:1]).reason
+    'one common run is not enough for an interval'
     """
     first_values, second_values = (as_floats(values, "paired runs", ndim=1) for values in (first, second))
     if len(first_values) != len(second_values):

@@ -26,13 +26,30 @@ def mege(same: Any) -> float:
 
     ``same`` holds the distances of S=; `Missing` if it is empty. Identical maps score 1, and so do constant maps, which
     explain nothing. MeGe in the MeGe-ReCo report is the mean distance, here `mege_distance`, where lower is better.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> metrics.mege([0.0, 0.0])  # two models explain every example in the same way
+    1.0
+    >>> round(metrics.mege([0.2, 0.4, 0.6]), 3)  # 1 / (1 + 0.4)
+    0.714
+    >>> metrics.mege([])
+    Missing('S= is empty: no example is classified correctly by both models of a pair')
     """
     mean = mege_distance(same)
     return mean if isinstance(mean, Missing) else 1 / (1 + mean)
 
 
 def mege_distance(same: Any) -> float:
-    """Return the mean distance in S=, the MeGe of the MeGe-ReCo report. At least 0, lower is better."""
+    """Return the mean distance in S=, the MeGe of the MeGe-ReCo report. At least 0, lower is better.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> round(metrics.mege_distance([0.2, 0.4, 0.6]), 2)
+    0.4
+    """
     distances = mege_reco_distances(same, "same")
     if not len(distances):
         return Missing(NO_SAME)
@@ -52,6 +69,21 @@ def reco(same: Any, different: Any, variant: Variant = "precision") -> float:
     already scores |S!=| / (|S| - 1). ``variant="rate"``: TPR = |S= up to gamma| / |S=| and
     TNR = |S!= above gamma| / |S!=|. It lies in [0, 1], is 0 without any separation, and equals the one-sided two-sample
     Kolmogorov-Smirnov statistic. `Missing` if a set is empty; the precision variant also if all distances are equal.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # distances of S= and S!=
+    >>> same, different = [0.1, 0.2, 0.3, 0.4], [0.3, 0.6, 0.7]
+    >>> round(metrics.reco(same, different), 3)
+    0.8
+    >>> round(metrics.reco(same, different, variant="rate"), 3)
+    0.667
+    >>> # the smaller distances are those of S!=
+    >>> metrics.reco(different, same, variant="rate")
+    0.0
+    >>> metrics.reco(same, [])
+    Missing('S!= is empty: no example is classified correctly by exactly one model of a pair')
     """
     if variant not in get_args(Variant):
         raise InputError(
@@ -76,7 +108,23 @@ class PairScores:
 
 
 def mege_reco_scores(same: Any, different: Any) -> PairScores:
-    """Return all scores of two sets of distances; a score that cannot be computed is `Missing`."""
+    """Return all scores of two sets of distances; a score that cannot be computed is `Missing`.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> same, different = [0.1, 0.2, 0.3, 0.4], [0.3, 0.6, 0.7]
+    >>> scores = metrics.mege_reco_scores(same, different)
+    >>> (
+    ...     round(scores.mege, 2),
+    ...     round(scores.reco_precision, 2),
+    ...     round(scores.reco_rate, 2),
+    ... )
+    (0.8, 0.8, 0.67)
+    >>> # up to it are all four distances of S=, and one of three of S!=
+    >>> scores.rate_threshold
+    0.4
+    """
     near, far = mege_reco_distances(same, "same"), mege_reco_distances(different, "different")
     mean = mege_distance(near)
     precision, rate = _best_thresholds(near, far)

@@ -17,6 +17,16 @@ class Missing(float):
     """A NaN that carries the reason why a value could not be computed; `reason` returns it.
 
     It is a float, so it works wherever a float is expected.
+
+    Examples
+    --------
+    >>> import math
+    >>> from perdure.metrics import Missing
+    >>> value = Missing("the cost was not measured")
+    >>> math.isnan(value)
+    True
+    >>> value.reason
+    'the cost was not measured'
     """
 
     reason: str
@@ -35,7 +45,19 @@ class Missing(float):
 
 
 def reason(value: float) -> str | None:
-    """Return why ``value`` is missing, or None if it is a number."""
+    """Return why ``value`` is missing, or None if it is a number.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> value = metrics.backward_transfer([[0.9]])
+    >>> value
+    Missing('backward transfer needs at least two tasks')
+    >>> metrics.reason(value)
+    'backward transfer needs at least two tasks'
+    >>> print(metrics.reason(0.5))
+    None
+    """
     if isinstance(value, Missing):
         return value.reason
     return "not a number" if math.isnan(value) else None

@@ -56,6 +56,27 @@ def similarity_test(similarity: Any, level: float = 0.95) -> PredictionTest:
     jointly normal: they are then exchangeable, because x_i is the same function of all versions for every i. The logarithm
     makes the distances, which are skewed, more normal. The test is one-sided; a low similarity is a change. Comparing only with
     the old version has one degree of freedom less and more noise. ``observed``, ``expected`` and ``low`` are similarities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> similarity = np.array(
+    ...     [
+    ...         [1.00, 0.80, 0.82, 0.79, 0.50],  # the old version
+    ...         # three versions retrained on the same data
+    ...         [0.80, 1.00, 0.81, 0.83, 0.52],
+    ...         [0.82, 0.81, 1.00, 0.80, 0.49],
+    ...         [0.79, 0.83, 0.80, 1.00, 0.51],
+    ...         [0.50, 0.52, 0.49, 0.51, 1.00],  # the new version
+    ...     ]
+    ... )
+    >>> test = metrics.similarity_test(similarity)
+    >>> # less similar than retraining explains
+    >>> round(test.observed, 2), round(test.low, 2)
+    (0.51, 0.72)
+    >>> test.p < 0.05
+    True
     """
     matrix = as_floats(similarity, "similarity", ndim=2)
     count = len(matrix)
@@ -84,6 +105,19 @@ def value_test(values: Any, *, example_variance: float = 0.0, examples: int = 2,
     Two-sided: Student's prediction interval from the known values, with ``example_variance``, the variance of the difference
     that the choice of ``examples`` test examples causes, as a further component (Welch and Satterthwaite's degrees of
     freedom). Accuracies are discrete: without this component, three equal accuracies would make any other one significant.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # the old version, three retrained ones, and the new one
+    >>> accuracies = [0.91, 0.92, 0.90, 0.92, 0.85]
+    >>> test = metrics.value_test(accuracies)
+    >>> round(test.expected, 2), round(test.low, 2), round(test.high, 2)
+    (0.91, 0.88, 0.95)
+    >>> test.p < 0.05
+    True
+    >>> metrics.value_test([0.9, 0.9, 0.9, 0.9, 0.8]).reason
+    'the retrained versions do not differ from each other, so the effect of retraining cannot be estimated'
     """
     array = as_floats(values, "values", ndim=1)
     known, new = array[:-1], float(array[-1])
@@ -116,7 +150,21 @@ def corrected_p_values(tests: Mapping[str, PredictionTest]) -> dict[str, float]:
 
 
 def combine_p_values(tests: Mapping[str, PredictionTest]) -> float:
-    """Return one p-value for several tests: the smallest of `corrected_p_values`. NaN without a test that has one."""
+    """Return one p-value for several tests: the smallest of `corrected_p_values`. NaN without a test that has one.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # as after retraining
+    >>> accuracy = metrics.value_test([0.91, 0.92, 0.90, 0.92, 0.91])
+    >>> # not as after retraining
+    >>> reasons = metrics.value_test([0.80, 0.82, 0.81, 0.79, 0.50])
+    >>> round(reasons.p, 4)
+    0.0002
+    >>> # corrected for two tests
+    >>> round(metrics.combine_p_values({"accuracy": accuracy, "reasons": reasons}), 4)
+    0.0003
+    """
     return min(corrected_p_values(tests).values(), default=math.nan)
 
 

@@ -57,6 +57,21 @@ def paired_accuracy_difference(before: Any, after: Any, level: float = 0.95) -> 
     interval is .3 % (500 discordant) to 11 % (40 discordant) longer than the Wald interval.
     ``p`` is twice the smaller tail at d = 0; it is below 1 - level if and only if the interval excludes 0. (McNemar's exact
     test conditions on D, which gives no interval of the difference.)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> example = np.arange(100)
+    >>> # the examples on which each version is right
+    >>> before, after = example < 80, (example >= 4) & (example < 96)
+    >>> result = metrics.paired_accuracy_difference(before, after)
+    >>> result.gained, result.lost
+    (16, 4)
+    >>> result.mean, round(result.low, 2), round(result.high, 2)
+    (0.12, 0.03, 0.21)
+    >>> result.p < 0.05  # the interval excludes 0
+    True
     """
     check_level(level)
     first, second = _as_correct(before, "before"), _as_correct(after, "after")

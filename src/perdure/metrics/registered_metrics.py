@@ -198,6 +198,19 @@ def compute_metrics(run: RunNumbers, *, ce_epsilon: float = CE_EPSILON) -> dict[
 
     Metrics of evaluations within steps are left out for a run without such evaluations, and for a reference. Metrics on
     request are left out, see `compute_metric_variants`. ``ce_epsilon`` is the epsilon of `computational_efficiency`.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> recorder = perdure.Recorder("runs/ewc", tasks=2)
+    >>> for accuracy in [0.9, 0.1], [0.6, 0.8]:
+    ...     recorder.after_task(accuracy=accuracy)
+    >>> run = perdure.Record.open("runs/ewc").measurements
+    >>> values = perdure.metrics.compute_metrics(run)
+    >>> round(values["average_accuracy"], 2), round(values["forgetting"], 2)
+    (0.7, 0.3)
+    >>> values["MS"]
+    Missing('the number of parameters was not measured at every step')
     """
     return compute_registered(run, on_request=False, settings={"ce_epsilon": ce_epsilon})
 
@@ -395,5 +408,21 @@ def compute_metric_variants(run: RunNumbers, *, reference: FloatArray | Missing 
 
     ``reference``: the accuracy on each task of a network trained jointly on this task and all earlier ones, or why it is
     missing; for `intransigence`.
+
+    Examples
+    --------
+    >>> import perdure
+    >>> recorder = perdure.Recorder("runs/ewc", tasks=2)
+    >>> for accuracy in [0.9, 0.1], [0.6, 0.8]:
+    ...     recorder.after_task(accuracy=accuracy)
+    >>> run = perdure.Record.open("runs/ewc").measurements
+    >>> values = perdure.metrics.compute_metric_variants(run, reference=[0.9, 0.9])
+    >>> (
+    ...     round(values["mammoth_forgetting"], 2),
+    ...     round(values["gem_backward_transfer"], 2),
+    ... )
+    (0.3, -0.3)
+    >>> round(values["intransigence"], 2)
+    0.05
     """
     return compute_registered(run, on_request=True, settings={"reference": reference})

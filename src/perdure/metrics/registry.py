@@ -156,6 +156,20 @@ def metric(
 
     The function returns a float, or ``Missing("why")`` for a run to which the metric does not apply. The parameters are
     the fields of `Metric`.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> @metrics.metric(
+    ...     "worst_task",
+    ...     label="worst task",
+    ...     meaning="lowest final accuracy",
+    ...     higher_is_better=True,
+    ... )
+    ... def worst_task(run):
+    ...     return float(run.table[-1].min())
+    >>> metrics.METRICS.get("worst_task").label
+    'worst task'
     """
 
     def register(function: FunctionT) -> FunctionT:

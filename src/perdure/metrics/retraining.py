@@ -58,6 +58,21 @@ def retraining_scores(
     The p-value is the share of relabelings, the observed one included, whose rate variant is at least as large; it is
     exact, as in any permutation test. The bootstrap of a maximum is only approximate; for the precision variant, which is
     often attained at a single distance, it is a rough guide.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> rng = np.random.default_rng(0)
+    >>> same, different = rng.uniform(0, 0.6, 50), rng.uniform(0.3, 1, 50)
+    >>> scores = metrics.retraining_scores(same, different)
+    >>> rate = scores.reco_rate
+    >>> round(rate.mean, 1), rate.low < rate.mean < rate.high
+    (0.7, True)
+    >>> scores.p_value  # no relabeling of 999 separates the distances as well
+    0.001
+    >>> metrics.retraining_scores(same, []).reco_rate.reason
+    'S!= is empty: no example is classified correctly by exactly one model of a pair'
     """
     near, far = mege_reco_distances(same, "same"), mege_reco_distances(different, "different")
     plain = mege_reco_scores(near, far)
@@ -261,6 +276,18 @@ def retraining_trend_test(values: Any, rises: bool = False) -> Trend:
 
     Scores are compared within a block (such as a fold) only. A block with a missing level is left out and counted. The test
     needs at least three levels.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # three folds, four noise levels
+    >>> scores = [[0.9, 0.7, 0.5, 0.2], [0.8, 0.6, 0.6, 0.3], [0.9, 0.8, 0.4, 0.5]]
+    >>> trend = metrics.retraining_trend_test(scores)
+    >>> # the score falls with the noise
+    >>> round(trend.rank_correlation, 2), round(trend.p_value, 4)
+    (-0.92, 0.0029)
+    >>> metrics.retraining_trend_test([[0.9, 0.7]]).reason
+    'a trend needs at least three levels'
     """
     table = as_floats(values, "values", ndim=2)
     known = ~np.isnan(table).any(axis=1)

@@ -45,6 +45,21 @@ def shapc(
 
     ``zeros="drop"`` leaves out values that are 0 in both maps, such as those of pixels that are constant in the image and the
     background, which no network can use. With ``"keep"`` (the paper), two maps with few positive values agree on them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> rng = np.random.default_rng(0)
+    >>> maps = rng.normal(size=(100, 1, 8, 8))
+    >>> # the scale does not matter
+    >>> round(float(metrics.shapc(maps, 2 * maps).mean()), 2)
+    1.0
+    >>> # unrelated maps
+    >>> round(float(metrics.shapc(maps, rng.normal(size=(100, 1, 8, 8))).mean()), 1)
+    0.2
+    >>> metrics.shapc(maps[:1], np.zeros((1, 1, 8, 8))).tolist()  # no important region
+    [nan]
     """
     return shapc_at_shares(before, after, [top], channels, normalise, zeros)[:, 0]
 
@@ -57,7 +72,18 @@ def shapc_at_shares(
     normalise: Normalise = "minmax",
     zeros: Zeros = "keep",
 ) -> FloatArray:
-    """Return `shapc` at several shares of important values, (n, shares), from one pass over the maps."""
+    """Return `shapc` at several shares of important values, (n, shares), from one pass over the maps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import metrics
+    >>> rng = np.random.default_rng(0)
+    >>> before, after = rng.normal(size=(2, 100, 1, 8, 8))  # unrelated maps
+    >>> values = metrics.shapc_at_shares(before, after, shares=[0.1, 0.3, 0.5])
+    >>> values.mean(axis=0).round(1).tolist()
+    [0.1, 0.2, 0.4]
+    """
     first, second = _as_maps(before, "before"), _as_maps(after, "after")
     dtype = np.result_type(first, second)  # the wider type: comparing float32 with float64 would lose the k-th value
     first, second = first.astype(dtype, copy=False), second.astype(dtype, copy=False)
@@ -241,6 +267,17 @@ def summarise_shapc(
     that mean (Eq. 6 and 8). Both are averaged over t, then over tau. ``variant="authors"`` follows the authors' code: mean
     and standard deviation are computed within each class and averaged over classes, and SHAPC-Var is the mean standard
     deviation divided by SHAPC-Mean. ``labels[tau]`` holds the classes of the examples; without labels a task is one class.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # SHAPC of two examples of tasks 0 and 1
+    >>> values = {(0, 1): [0.9, 0.7], (0, 2): [0.6, 0.4], (1, 2): [0.8, 0.8]}
+    >>> summary = metrics.summarise_shapc(values)
+    >>> summary.pi.round(2).tolist()
+    [[nan, 0.8, 0.5], [nan, nan, 0.8], [nan, nan, nan]]
+    >>> round(summary.mean, 3), round(summary.var, 3)  # the mean of 0.65 and 0.8
+    (0.725, 0.081)
     """
     _check_choice("variant", variant, get_args(Variant))
     if not values:

@@ -19,7 +19,16 @@ _MEASURES: dict[str, Needs] = {"loss": "losses", "performance": "performances"}
 
 
 def final_average(values: Any, curriculum: Sequence[int]) -> float:
-    """Mean over the trained tasks after the last step, in the unit of the measure."""
+    """Mean over the trained tasks after the last step, in the unit of the measure.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> # losses[i, j]: loss on task j after training on task i
+    >>> losses = [[0.2, 1.9], [0.8, 0.4]]
+    >>> round(metrics.final_average(losses, curriculum=[0, 1]), 2)
+    0.6
+    """
     table = _checked(values, curriculum)
     return table if isinstance(table, Missing) else float(table[-1, sorted(set(curriculum))].mean())
 
@@ -29,6 +38,19 @@ def unbounded_forgetting(values: Any, curriculum: Sequence[int], *, higher_is_be
 
     Performances: the maximum over all earlier rows minus the last row, as `average_forgetting`. Losses: the last row minus
     the minimum over all earlier rows. Old tasks are those trained before the last step, without the last trained one.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> losses = [[0.2, 1.9], [0.8, 0.4]]  # the loss on task 1 rises from 0.2 to 0.8
+    >>> forgetting = metrics.unbounded_forgetting(
+    ...     losses, [0, 1], higher_is_better=False
+    ... )
+    >>> round(forgetting, 2)
+    0.6
+    >>> returns = [[310, 20], [250, 400]]  # for example rewards
+    >>> metrics.unbounded_forgetting(returns, [0, 1], higher_is_better=True)
+    60.0
     """
     table = _checked(values, curriculum)
     if isinstance(table, Missing):
@@ -48,6 +70,16 @@ def unbounded_backward_transfer(
 
     The mean over i > j of R[i, j] - R[j, j], as `backward_transfer`, with the opposite sign for losses. ``gem``: only the last
     row counts.
+
+    Examples
+    --------
+    >>> from perdure import metrics
+    >>> losses = [[0.2, 1.9], [0.8, 0.4]]  # the loss on task 1 rises from 0.2 to 0.8
+    >>> bwt = metrics.unbounded_backward_transfer(
+    ...     losses, [0, 1], higher_is_better=False
+    ... )
+    >>> round(bwt, 2)
+    -0.6
     """
     table = _checked(values, curriculum)
     if isinstance(table, Missing):

@@ -31,6 +31,18 @@ def features_and_outputs(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
 
     For a `Network`, body and head are called in turn. For any other network, the features are the input of its last
     ``nn.Linear``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import nets
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> features, outputs = nets.features_and_outputs(network, torch.ones(3, 4))
+    >>> tuple(features.shape), tuple(outputs.shape)
+    ((3, 8), (3, 2))
+    >>> nets.head_of(network, torch.ones(3, 4)) is network[2]
+    True
     """
     if isinstance(module, Network):
         features = module.features(x)

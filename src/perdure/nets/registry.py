@@ -133,6 +133,18 @@ def network(
     """Register a function ``(input_shape, outputs, width) -> Network`` under a name.
 
     ``summary`` is one line for lists; by default the first line of the function's docstring.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from perdure import nets
+    >>> @nets.network("tiny", paper="own", width=4, width_meaning="units", inputs="any")
+    ... def tiny(input_shape, outputs, width):
+    ...     "One hidden layer."
+    ...     body = nn.Sequential(nn.Flatten(), nn.LazyLinear(width), nn.ReLU())
+    ...     return nets.Network(body, nn.Linear(width, outputs))
+    >>> nets.summaries()["tiny"]
+    'One hidden layer.'
     """
 
     def register(make: Maker) -> Maker:
@@ -154,7 +166,14 @@ def summaries() -> dict[str, str]:
 
 
 def describe(name: str) -> Description:
-    """Return a network's paper, accepted inputs and default width."""
+    """Return a network's paper, accepted inputs and default width.
+
+    Examples
+    --------
+    >>> from perdure import nets
+    >>> nets.describe("mlp400").inputs, nets.describe("mlp400").width
+    ('any', 400)
+    """
     return NETWORKS.get(name).description
 
 
@@ -163,6 +182,19 @@ def build(name: str, *, input_shape: Sequence[int], outputs: int, seed: int = 0,
 
     ``input_shape`` is the shape of one example, without the batch dimension. The global random state does not change. A width
     whose network does not fit into the memory of the machine is refused before anything is allocated.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from perdure import nets
+    >>> network = nets.build("mlp400", input_shape=(1, 8, 8), outputs=10, seed=0)
+    >>> tuple(network(torch.zeros(2, 1, 8, 8)).shape)
+    (2, 10)
+    >>> nets.count_parameters("mlp400", input_shape=(1, 8, 8), outputs=10)
+    190410
+    >>> same = nets.build("mlp400", input_shape=(1, 8, 8), outputs=10, seed=0)
+    >>> torch.equal(network.head.weight, same.head.weight)
+    True
     """
     if width is not None:
         check_network_memory(name, input_shape, outputs, width)

@@ -99,7 +99,16 @@ class Places:
 
 
 def make_policy(value: Mapping[str, Any], places: Places | None = None) -> Policy:
-    """Return a policy from a mapping with the keys of a policy file. ``places`` says where the keys are, for messages."""
+    """Return a policy from a mapping with the keys of a policy file. ``places`` says where the keys are, for messages.
+
+    Examples
+    --------
+    >>> from perdure import policies
+    >>> rules = [{"metric": "forgetting", "threshold": 0.1}]
+    >>> policy = policies.make_policy({"rule": rules})
+    >>> policy.rules[0].greater_is_better  # lower forgetting is better
+    False
+    """
     where = places or Places("policy")
     source = where.source
     _check_keys(value, POLICY_KEYS, lambda key: where(None, key))

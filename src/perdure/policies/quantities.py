@@ -99,7 +99,15 @@ QUANTITIES: Mapping[str, Quantity] = _Quantities()
 
 
 def quantity(name: str) -> Quantity:
-    """Return the quantity with this name; an unknown name raises `InputError` with the closest known name."""
+    """Return the quantity with this name; an unknown name raises `InputError` with the closest known name.
+
+    Examples
+    --------
+    >>> from perdure import policies
+    >>> forgetting = policies.quantity("forgetting")
+    >>> forgetting.higher_is_better, forgetting.bounds
+    (False, (-1, 1))
+    """
     if name not in QUANTITIES:
         raise InputError(f"metric: unknown name {name[:80]!r}, {error_suggestion(name[:80], list(QUANTITIES))}")
     return QUANTITIES[name]

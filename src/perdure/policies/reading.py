@@ -36,7 +36,17 @@ def as_policy(policy: PolicySource) -> Policy:
 
 
 def read_policy(path: str | Path) -> Policy:
-    """Return the policy in a TOML file. A mistake raises `InputError` with the line, what was given and a suggestion."""
+    r"""Return the policy in a TOML file. A mistake raises `InputError` with the line, what was given and a suggestion.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from perdure import policies
+    >>> rule = 'metric = "average_accuracy"', "threshold = 0.9"
+    >>> _ = Path("policy.toml").write_text("\n".join(["[[rule]]", *rule]))
+    >>> policies.read_policy("policy.toml").rules[0].threshold
+    0.9
+    """
     file = Path(path)
     text = read_text(file, LARGEST_POLICY)
     for number, line in enumerate(text.split("\n"), start=1):

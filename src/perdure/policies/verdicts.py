@@ -69,6 +69,16 @@ def judge(value: Interval, thresholds: Thresholds | None) -> Judgement:
 
     good: the whole interval is at least as good as the threshold of good. bad: the whole interval is worse than the threshold
     of bad. weak: the whole interval lies between the two. A number without an interval is undecided, a missing one undefined.
+
+    Examples
+    --------
+    >>> from perdure import metrics, policies
+    >>> thresholds = policies.Thresholds(good=0.9, bad=0.5)
+    >>> # from 0.89
+    >>> policies.judge(metrics.binomial_interval(95, 100), thresholds).rating
+    'undecided'
+    >>> policies.judge(metrics.binomial_interval(950, 1000), thresholds).rating
+    'good'
     """
     if math.isnan(value.mean):
         return Judgement("undefined", value.reason or "there is no value")

@@ -67,6 +67,18 @@ class Record:
     """A run stored on disk.
 
     ``table`` holds the accuracies (finished steps x tasks), ``initial`` the accuracies before training if they were measured.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> import perdure
+    >>> recorder = perdure.Recorder("runs/mine", tasks=2)
+    >>> recorder.after_task(nn.Linear(4, 2), accuracy=[0.9, 0.1])
+    >>> record = perdure.Record.open("runs/mine")
+    >>> record.table.tolist(), record.complete
+    ([[0.9, 0.1]], False)
+    >>> sorted(record.checkpoint(0))
+    ['bias', 'weight']
     """
 
     path: Path
@@ -165,6 +177,14 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
     """Return the record directories at or below the paths, sorted. A path without records raises `InputError`.
 
     Folders below a path that contain the file `.no-runs`, and links to folders, are not searched.
+
+    Examples
+    --------
+    >>> from perdure import Recorder, record
+    >>> for learner in ("ewc", "naive"):
+    ...     Recorder(f"runs/{learner}", tasks=2).after_task(accuracy=[0.9, 0.1])
+    >>> [path.as_posix() for path in record.find_records(["runs"])]
+    ['runs/ewc', 'runs/naive']
     """
     records: set[Path] = set()
     for path in map(Path, paths):

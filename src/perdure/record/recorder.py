@@ -39,13 +39,6 @@ _IDENTITY = ("learner", "benchmark", "scenario", "seed", "tasks", "settings", "n
 class Recorder:
     """Writes the record of a run. The record is valid after every call, even if the process is killed.
 
-    ::
-
-        recorder = perdure.Recorder("runs/mine", tasks=5)
-        for task in range(5):
-            train(net, task)
-            recorder.after_task(net, accuracy=[evaluate(net, other) for other in range(5)])
-
     ``tasks``: the number of tasks, or their names. ``curriculum``: the task (0-based) of each step, by default each task
     once. ``lifetime_bits``: storage of all training data, needed for SSS. ``test_examples``: number of test examples of each
     task, from which a CLAMP fit derives the noise of the accuracies. ``trains_all`` marks a reference that learns all
@@ -60,6 +53,25 @@ class Recorder:
     A directory that holds a record already raises `InputError` unless ``resume=True``. Then ``next_step`` is the step to
     continue with, and ``restore(net)`` loads the last checkpoint. If the software, the device or the number of threads has
     changed since the record was started, resuming raises an error unless ``allow_changes=True``; the change is recorded.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import perdure
+    >>> net = nn.Linear(4, 2)
+    >>> recorder = perdure.Recorder("runs/mine", tasks=2)
+    >>> recorder.after_task(net, accuracy=[0.9, 0.1])  # after training on task 1
+
+    After a crash, the record is resumed:
+
+    >>> recorder = perdure.Recorder("runs/mine", tasks=2, resume=True)
+    >>> recorder.next_step
+    1
+    >>> recorder.restore(net)
+    >>> recorder.after_task(net, accuracy=[0.6, 0.8])
+    >>> perdure.Record.open("runs/mine").complete
+    True
     """
 
     def __init__(

@@ -283,7 +283,18 @@ def _backgrounds(background: Any, tasks: int, form: InputForm | None) -> tuple[N
 
 
 def balanced_data_order(labels: NDArray[np.int64], *seed: int) -> Rows:
-    """Return all rows in a seeded random order in which every prefix is balanced over classes as far as possible."""
+    """Return all rows in a seeded random order in which every prefix is balanced over classes as far as possible.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import runs
+    >>> labels = np.array([0, 0, 0, 0, 1, 1, 2])
+    >>> order = runs.balanced_data_order(labels, 0)
+    >>> # the first three examples are one of each class
+    >>> sorted(labels[order[:3]].tolist())
+    [0, 1, 2]
+    """
     rng = np.random.default_rng(seed)
     rows, ranks = [], []
     for unit in np.unique(labels):

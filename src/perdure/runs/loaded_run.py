@@ -160,6 +160,22 @@ def load_run(
     task, inputs preprocessed for the network. ``background`` holds background inputs, one array for all tasks or one per task
     (by default test examples). A record of ``perdure run`` needs none of them, nor does a record that stores references to
     code which this machine allows. With ``sequence`` the run must have several tasks and a checkpoint after every step.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> import perdure
+    >>> from perdure import runs
+    >>> def make_net():
+    ...     return nn.Linear(4, 2)
+    >>> recorder = perdure.Recorder("runs/mine", tasks=2)
+    >>> for task in range(2):
+    ...     recorder.after_task(make_net(), accuracy=[0.9, 0.8])
+    >>> sets = [(torch.randn(20, 4), torch.arange(20) % 2) for task in range(2)]
+    >>> run = runs.load_run("runs/mine", make_net, sets)
+    >>> sorted(run.checkpoints), type(run.network(1)).__name__
+    ([0, 1], 'Linear')
     """
     path = Path(path)
     is_record = (path / MANIFEST).exists()
@@ -487,7 +503,20 @@ def _inner(network: nn.Module) -> nn.Module:
 
 
 def read_run_weights(file: Path) -> dict[str, Tensor]:
-    """Return the weights in a safetensors file, or in a torch file read with ``weights_only``: no code is executed."""
+    """Return the weights in a safetensors file, or in a torch file read with ``weights_only``: no code is executed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import runs
+    >>> torch.save(nn.Linear(4, 2).state_dict(), "net.pt")
+    >>> weights = runs.read_run_weights(Path("net.pt"))
+    >>> network = runs.load_run_weights(nn.Linear(4, 2), weights, "net.pt")
+    >>> torch.equal(network.weight, weights["weight"]), network.training
+    (True, False)
+    """
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     if file.suffix == ".safetensors":

@@ -61,6 +61,23 @@ def design(fit: Fit, length: int, *, outcomes: int = 1, seed: int = 0) -> Design
     distance of their curves in noise variances. Explanations can adapt to the new curves, so the best three curricula are
     then compared by simulation: ``outcomes`` data sets from each of up to three explanations are fitted together with the
     known curves (0: no simulation).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import surrogate
+    >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
+    >>> # one visit each
+    >>> curves = surrogate.simulate(
+    ...     [0, 1, 2], transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
+    >>> curves += np.random.default_rng(0).normal(0, 0.02, curves.shape)
+    >>> fit = surrogate.fit(curves, [0, 1, 2], algorithms=["ewc", "naive"])
+    >>> proposed = surrogate.design(fit, length=2, outcomes=0)
+    >>> proposed.curriculum  # train these tasks next
+    (2, 1)
+    >>> proposed.separation > proposed.random_separation
+    True
     """
     if length < 1:
         raise InputError(f"design: expected at least 1 step, got {length}")

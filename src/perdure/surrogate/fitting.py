@@ -77,6 +77,23 @@ def fit(
 
     The authors' code reports parameters that the curves do not determine. Here parameters are reported in gauge-fixed form;
     ``.paper`` holds one set in the paper's form.
+
+    Examples
+    --------
+    >>> from perdure import surrogate
+    >>> curriculum = [0, 1, 2, 0, 1, 2, 2, 1, 0, 1, 0, 2]
+    >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
+    >>> curves = surrogate.simulate(
+    ...     curriculum, transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
+    >>> fit = surrogate.fit(curves, curriculum, algorithms=["ewc", "naive"])
+    >>> fit.retention.round(2).tolist()  # 0.95 and 0.7 were simulated
+    [0.95, 0.7]
+    >>> fit.efficiency.round(2).tolist()  # relative to the mean: 1.2 and 0.8
+    [1.2, 0.8]
+    >>> # forecasts the last steps better than simple predictors
+    >>> fit.held_out[-1].beats_trivial
+    True
     """
     if estimator not in ESTIMATORS:
         raise InputError(f"estimator: unknown name {estimator!r}, {error_suggestion(estimator, list(ESTIMATORS))}")

@@ -60,6 +60,25 @@ def predict(fit: Fit, curriculum: Sequence[int], *, count: int = 500, seed: int 
     To predict the continuation of a curriculum, pass the completed steps followed by the new ones. The interval of the mean
     curve comes from ``count`` draws of the parameters and contains the curves of all competing explanations; that of a
     measured value adds the estimated noise.
+
+    Examples
+    --------
+    >>> from perdure import surrogate
+    >>> curriculum = [0, 1, 2, 0, 1, 2, 2, 1, 0, 1, 0, 2]
+    >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
+    >>> curves = surrogate.simulate(
+    ...     curriculum, transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
+    >>> fit = surrogate.fit(curves, curriculum, algorithms=["ewc", "naive"])
+    >>> prediction = surrogate.predict(fit, [2, 1, 0])  # another order of the tasks
+    >>> # final performance of EWC on the three tasks
+    >>> prediction.curves[0, :, -1].round(2).tolist()
+    [0.54, 0.5, 0.5]
+    >>> true = surrogate.simulate(
+    ...     [2, 1, 0], transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
+    >>> true[0, :, -1].round(2).tolist()
+    [0.54, 0.5, 0.5]
     """
     problem, coordinates = fit.problem, fit.coordinates
     order = check_forecast_order(fit, curriculum)

@@ -29,6 +29,21 @@ def simulate(
     With i the task trained at step l (0-based): ``E_j(l) = h E_j(l-1) + A[i, j] (gamma + lambda P_i(l-1))`` and
     ``P_j(l) = tanh(E_j(l) / (2 d_j))``. d belongs to the evaluated task j; P_i is the previous performance on the trained
     task.
+
+    Examples
+    --------
+    >>> from perdure import surrogate
+    >>> # each task interferes with the other one
+    >>> transfer = [[1.0, -0.3], [-0.3, 1.0]]
+    >>> curves = surrogate.simulate(
+    ...     [0, 1], transfer, [1, 1], [1, 1], retention=[0.9, 0.5], translation=[0, 0]
+    ... )
+    >>> # a row for each task; the first column is before training
+    >>> curves[0].round(2).tolist()
+    [[0.0, 0.46, 0.29], [0.0, -0.15, 0.35]]
+    >>> # the second algorithm retains less of task 1 while it learns task 2
+    >>> curves[1].round(2).tolist()
+    [[0.0, 0.46, 0.1], [0.0, -0.15, 0.4]]
     """
     matrix = np.asarray(transfer, dtype=np.float64)
     scale = np.atleast_1d(np.asarray(difficulty, dtype=np.float64))

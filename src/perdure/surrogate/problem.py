@@ -115,6 +115,20 @@ def make_problem(
     Without names, all arrays hold the same algorithms in the same order. Arrays with four axes hold the curves of single
     seeds, (algorithms, seeds, tasks, steps + 1); NaN fills up if the numbers of seeds differ. ``examples`` is the number of
     test examples, one number or one per task. ``chance`` is the accuracy that the curves map to 0 (default 0).
+
+    Examples
+    --------
+    >>> from perdure import InputError, surrogate
+    >>> # one algorithm, two tasks: before training and after two steps
+    >>> curves = [[[0.0, 0.9, 0.6], [0.0, 0.1, 0.8]]]
+    >>> problem = surrogate.make_problem(curves, [0, 1], algorithms=["ewc"])
+    >>> problem.algorithms, problem.tasks
+    (('ewc',), ('task 1', 'task 2'))
+    >>> try:
+    ...     surrogate.make_problem(curves, [0, 1, 0])
+    ... except InputError as error:
+    ...     print(str(error).partition(" (")[0])
+    curves 1: expected 4 points in time for a curriculum of 3 steps
     """
     is_multiple = len(curriculum) > 0 and np.ndim(curriculum[0]) > 0
     arrays: list[Any] = list(cast("Sequence[ArrayLike]", curves)) if is_multiple else [curves]

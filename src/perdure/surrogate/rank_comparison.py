@@ -59,7 +59,27 @@ def compare_ranks(
     seed: int = 0,
     algorithms: Sequence[str] | None = None,
 ) -> RankComparison:
-    """Return the ranks of the algorithms common to all fits by one property (as in Table 8 of the paper for efficiency)."""
+    """Return the ranks of the algorithms common to all fits by one property (as in Table 8 of the paper for efficiency).
+
+    Examples
+    --------
+    >>> from perdure import surrogate
+    >>> algorithms, curriculum = ["ewc", "naive", "replay"], [0, 1, 2, 0, 1, 2]
+    >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
+    >>> fits = {}
+    >>> for name, difficulty in {"digits": [1, 1, 1], "letters": [2, 1, 2]}.items():
+    ...     curves = surrogate.simulate(
+    ...         curriculum, transfer, difficulty, [1, 1, 1], [0.8, 0.6, 0.95], [0, 0, 0]
+    ...     )
+    ...     fits[name] = surrogate.fit(curves, curriculum, algorithms=algorithms)
+    >>> comparison = surrogate.compare_ranks(fits, "retention")
+    >>> comparison.algorithms
+    ('ewc', 'naive', 'replay')
+    >>> comparison.ranks.tolist()  # replay retains most in both data sets
+    [[2.0, 3.0, 1.0], [2.0, 3.0, 1.0]]
+    >>> round(comparison.agreement, 2)
+    1.0
+    """
     if name not in PROPERTIES:
         raise InputError(f"property: unknown name {name!r}, {error_suggestion(name, list(PROPERTIES))}")
     if len(fits) < 2:

@@ -34,6 +34,19 @@ def scale(
     ``chance`` is the chance level, one number or one per task. After scaling it is mapped to 0 while 1 stays 1:
     (x - chance) / (1 - chance). With ``"maximum"`` it is given in the units of the curves and subtracted before the
     division.
+
+    Examples
+    --------
+    >>> from perdure import surrogate
+    >>> # one algorithm, one task: accuracies in percent
+    >>> curves = [[[10.0, 80.0, 50.0]]]
+    >>> surrogate.scale(curves, "percent").tolist()
+    [[[0.1, 0.8, 0.5]]]
+    >>> # chance becomes 0
+    >>> surrogate.scale(curves, "percent", chance=0.1).round(2).tolist()
+    [[[0.0, 0.78, 0.44]]]
+    >>> surrogate.scale(curves, "new2022").round(2).tolist()  # minimum 0, maximum 1
+    [[[0.0, 1.0, 0.57]]]
     """
     values = np.array(curves, dtype=np.float64)
     if method not in METHODS:
@@ -65,7 +78,19 @@ def scale_together(
     chance: float | Sequence[float] | None = None,
     references: Sequence[ArrayLike] | None = None,
 ) -> list[Array]:
-    """Return the curves of several curricula, scaled with common factors for each task; see `scale`."""
+    """Return the curves of several curricula, scaled with common factors for each task; see `scale`.
+
+    Examples
+    --------
+    >>> from perdure import surrogate
+    >>> # two curricula, one algorithm and one task
+    >>> first, second = [[[10.0, 80.0]]], [[[20.0, 40.0]]]
+    >>> [
+    ...     block.tolist()
+    ...     for block in surrogate.scale_together([first, second], "maximum")
+    ... ]
+    [[[[0.125, 1.0]]], [[[0.25, 0.5]]]]
+    """
     arrays = [np.array(block, dtype=np.float64) for block in blocks]
     flat = [array.transpose(1, 0, 2).reshape(array.shape[1], -1) for array in arrays]
     scaled = scale(np.hstack(flat)[None], method, chance=chance, references=references)[0]

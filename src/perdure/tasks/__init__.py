@@ -1,7 +1,11 @@
 """Benchmarks: data sources, divided into sequences of tasks.
 
+Examples
+--------
 >>> from perdure import tasks
->>> benchmark = tasks.load("split-digits", order_seed=1, curriculum=[0, 1, 2, 3, 4, 0])
+>>> benchmark = tasks.load("split-digits", curriculum=[0, 1, 2, 3, 4, 0])
+>>> len(benchmark.tasks), len(benchmark.curriculum)
+(5, 6)
 """
 
 from perdure.tasks.benchmark import Benchmark, Examples, Scenario, Task

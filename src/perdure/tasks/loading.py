@@ -48,6 +48,36 @@ def load(
     examples per class in a task. ``validation``: share of each class's training examples (after ``per_class``) that is set
     aside. ``seed``: draws the subset, the validation split and the permutations, never the test set. ``data_dir``: folder of
     the data files, where missing files are downloaded to; None for $PERDURE_DATA or the platform's cache folder.
+
+    Examples
+    --------
+    >>> from perdure import tasks
+    >>> benchmark = tasks.load("split-digits")
+    >>> [task.classes for task in benchmark.tasks]
+    [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
+    >>> benchmark.curriculum
+    (0, 1, 2, 3, 4)
+    >>> benchmark.tasks[0].train.x.shape
+    (270, 1, 8, 8)
+
+    Another order of the classes, and a curriculum that visits the first task twice:
+
+    >>> order = [0, 1, 2, 3, 4, 0]
+    >>> benchmark = tasks.load("split-digits", order_seed=1, curriculum=order)
+    >>> len(benchmark.tasks), benchmark.curriculum
+    (5, (0, 1, 2, 3, 4, 0))
+
+    Your own data:
+
+    >>> import numpy as np
+    >>> x, y = np.random.default_rng(0).normal(size=(100, 3)), np.arange(100) % 4
+    >>> train, test = (
+    ...     {"x_train": x[:80], "y_train": y[:80]},
+    ...     {"x_test": x[80:], "y_test": y[80:]},
+    ... )
+    >>> np.savez("mine.npz", **train, **test)
+    >>> [task.classes for task in tasks.load("mine.npz", tasks=2).tasks]
+    [(0, 1), (2, 3)]
     """
     name = os.fspath(name)
 

@@ -120,7 +120,14 @@ def register_benchmark(description: Description, *, split: TaskSplit = split_by_
 
 
 def names() -> list[str]:
-    """Return the names of the registered benchmarks, sorted."""
+    """Return the names of the registered benchmarks, sorted.
+
+    Examples
+    --------
+    >>> from perdure import tasks
+    >>> "split-digits" in tasks.names()
+    True
+    """
     return BENCHMARKS.names()
 
 
@@ -130,5 +137,13 @@ def summaries() -> dict[str, str]:
 
 
 def describe(name: str) -> Description:
-    """Return the metadata of a registered benchmark without reading its data."""
+    """Return the metadata of a registered benchmark without reading its data.
+
+    Examples
+    --------
+    >>> from perdure import tasks
+    >>> description = tasks.describe("split-cifar10")
+    >>> description.tasks, description.input_shape, description.download > 100_000_000
+    (5, (3, 32, 32), True)
+    """
     return BENCHMARKS.get(name).description

@@ -134,6 +134,21 @@ def measure_bias(
     therefore not ranked with the others. An explainer that would be wrong on this network is listed in ``refused`` with
     the reason. ``shapley_table`` computes the Shapley values; `CachedShapley` stores those of each example. ``before`` is
     called before anything is computed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import audits
+    >>> _ = torch.manual_seed(0)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> methods = ("grad", "integrated_gradients")
+    >>> settings = audits.BiasSettings(methods=methods, samples=20)
+    >>> x = torch.randn(40, 4)
+    >>> result = audits.measure_bias(network, x, 0, background=x, settings=settings)
+    >>> # significantly less biased than the others
+    >>> result.verdict.least, result.verdict.safe
+    ('integrated_gradients', True)
     """
     chosen = settings or BiasSettings()
     report = progress or (lambda *_: None)

@@ -102,6 +102,20 @@ def audit_shapc(
     ``retrain_reference`` adds the score between this network and one trained from another seed: ``True`` trains it on the
     first task, a path takes the record of another seed. ``level`` is that of the intervals of SHAPC-Mean and of the
     calibrated score.
+
+    Examples
+    --------
+    >>> from perdure import audits, learners, tasks
+    >>> benchmark = tasks.load("split-digits", tasks=2, per_class=30)
+    >>> rehearsal, training = learners.get("rehearsal"), learners.Training(epochs=3)
+    >>> run = learners.Run(benchmark, rehearsal, training=training)
+    >>> _ = learners.execute(run, "runs/rehearsal")
+    >>> settings = audits.ShapcSettings(samples=20, untrained=2)
+    >>> result = audits.audit_shapc("runs/rehearsal", settings=settings, examples=8)
+    >>> 0 < result.mean.mean < 1, result.mean.n
+    (True, 8)
+    >>> result.floor.mean < result.mean.mean  # more similar than untrained networks
+    True
     """
     if precision is not None and not 0 < precision < 1:
         raise InputError(f"precision: expected a number between 0 and 1, got {precision!r}")

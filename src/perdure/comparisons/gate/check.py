@@ -54,21 +54,51 @@ def check(
 
     Parameters
     ----------
-    target : a record, a folder with several seeds of one learner, results of another framework, an accuracy matrix, a file of
+    target
+        a record, a folder with several seeds of one learner, results of another framework, an accuracy matrix, a file of
         weights, or a model. Intervals are over runs if there are several, otherwise over test examples.
-    policy : a policy file, a `Policy`, or a mapping with the keys of a policy file
-    baseline : what min_absolute_change, negative_flip_rate and reasons compare with, in the same forms as ``target``
-    network, data : for networks that are not named by their record, see `perdure.compare`
-    examples : test examples per task, for results that do not state it
-    until_decided : examine test examples in random order until every rule on accuracies, flips and reasons is decided, with
+    policy
+        a policy file, a `Policy`, or a mapping with the keys of a policy file
+    baseline
+        what min_absolute_change, negative_flip_rate and reasons compare with, in the same forms as ``target``
+    network, data
+        for networks that are not named by their record, see `perdure.compare`
+    examples
+        test examples per task, for results that do not state it
+    until_decided
+        examine test examples in random order until every rule on accuracies, flips and reasons is decided, with
         confidence sequences, which are valid under optional stopping
-    explained : test examples that are explained for rules on reasons, per task for SHAPC
-    settings : settings of the explanations
-    seed : of the order of examples and of simulations
-    importing : how results of other frameworks are read
-    data_dir, device : where data files are, and where networks run
-    cache : a folder for finished maps
-    progress : called with a description, the number of finished parts and the number of all parts
+    explained
+        test examples that are explained for rules on reasons, per task for SHAPC
+    settings
+        settings of the explanations
+    seed
+        of the order of examples and of simulations
+    importing
+        how results of other frameworks are read
+    data_dir
+        where data files are
+    device
+        where networks run
+    cache
+        a folder for finished maps
+    progress
+        called with a description, the number of finished parts and the number of all parts
+
+    Examples
+    --------
+    >>> import perdure
+    >>> accuracies = [[0.95, 0.10], [0.93, 0.94]]  # 1,000 test examples per task
+    >>> policy = {"rule": [{"metric": "average_accuracy", "threshold": 0.9}]}
+    >>> perdure.check(accuracies, policy, examples=1000).verdict
+    'pass'
+    >>> perdure.check(accuracies, policy, examples=50).verdict  # too few to say
+    'undecided'
+    >>> policy = {"rule": [{"metric": "forgetting", "threshold": 0.01}]}
+    >>> result = perdure.check(accuracies, policy, examples=100_000)
+    >>> for rule in result.rules:
+    ...     print(rule.title, rule.verdict, round(rule.interval.mean, 2))
+    forgetting <= 0.01 fail 0.02
     """
     rules = as_policy(policy)
     if not rules.rules:

@@ -68,10 +68,13 @@ def adapt(model: Any, inputs: Description | None = None, *, logits: Logits | Non
 
     Parameters
     ----------
-    model : a torch.nn.Module; or an object with ``predict_proba`` or ``decision_function``, or a function from arrays to
+    model
+        a torch.nn.Module; or an object with ``predict_proba`` or ``decision_function``, or a function from arrays to
         scores, which are explained with Shapley values and LIME
-    inputs : `Tokens`, `Series` or `Table`; nothing for images, plain tables and several inputs
-    logits : a function from the model's output to its scores, (n, outputs). Not needed for a tensor, a tuple that starts with
+    inputs
+        `Tokens`, `Series` or `Table`; nothing for images, plain tables and several inputs
+    logits
+        a function from the model's output to its scores, (n, outputs). Not needed for a tensor, a tuple that starts with
         the scores, or a dictionary or object with ``logits``
 
     Returns
@@ -82,10 +85,33 @@ def adapt(model: Any, inputs: Description | None = None, *, logits: Logits | Non
 
     Examples
     --------
+    >>> import torch
     >>> from torch import nn
     >>> import perdure
-    >>> from perdure.explain import Series
-    >>> network = perdure.adapt(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), Series("ntc"))
+    >>> from perdure import explain
+
+    A recurrent network for series of (n, time, channels) whose output is a tuple of outputs and states:
+
+    >>> recurrent = nn.LSTM(3, 4, batch_first=True)
+    >>> last = lambda output: output[0][:, -1]  # of all outputs, the last one
+    >>> network = perdure.adapt(recurrent, explain.Series("ntc"), logits=last)
+    >>> maps = explain.attribute(
+    ...     network, torch.randn(2, 10, 3), 0, "integrated_gradients"
+    ... )
+    >>> tuple(maps.shape)
+    (2, 10, 3)
+
+    Any model with ``predict_proba``, for example of scikit-learn:
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> x, y = load_iris(return_X_y=True)
+    >>> tree = perdure.adapt(
+    ...     DecisionTreeClassifier(max_depth=2, random_state=0).fit(x, y)
+    ... )
+    >>> maps = explain.attribute(tree, x[:50], 0, "shapley", background=x)
+    >>> abs(maps).mean(axis=0).round(1).tolist()  # only the petal width decides
+    [0.0, 0.0, 0.0, 1.0]
     """
     if inputs is not None and not isinstance(inputs, Tokens | Series | Table):
         raise InputError(f"inputs: expected Tokens(...), Series(...) or Table(...), got {inputs!r}")

@@ -29,6 +29,24 @@ class Tokens:
     embedding of the vocabulary. ``ids``: the name or position of the ids among several inputs. ``keep``: ids that are
     never masked, such as those of [CLS] and [SEP]. ``embedding``: the name of the embedding layer, found from a forward
     pass by default. ``vocabulary``: the text of each id, a sequence or a mapping, for figures and reports.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> words = ["[mask]", "good", "bad", "film"]
+    >>> class Sentiment(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         weights = torch.tensor([[0.0], [1.0], [-1.0], [0.0]])
+    ...         self.embedding = nn.Embedding.from_pretrained(weights)
+    ...     def forward(self, ids):
+    ...         return self.embedding(ids).sum(dim=1)
+    >>> model = explain.adapt(Sentiment(), explain.Tokens(mask=0, vocabulary=words))
+    >>> # "film good", "film bad"
+    >>> explain.attribute(model, torch.tensor([[3, 1], [3, 2]]), 0, "shapley").tolist()
+    [[0.0, 1.0], [0.0, -1.0]]
     """
 
     mask: int | Literal["mean"]
@@ -53,6 +71,20 @@ class Series:
     """Time series. ``layout``: ``"nct"`` for (n, channels, time) or ``"ntc"`` for (n, time, channels).
 
     Time steps are the players. ``channels``: the names of the channels, for figures and reports.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
+    >>> model = explain.adapt(network, explain.Series("ntc", channels=["x", "y"]))
+    >>> x = torch.ones(1, 6, 2)
+    >>> maps = explain.attribute(model, x, 0, "shapley", baseline="zero", samples=20)
+    >>> tuple(maps.shape)
+    (1, 6, 2)
+    >>> maps[0, :, 0].equal(maps[0, :, 1])
+    True
     """
 
     layout: Literal["nct", "ntc"]
@@ -72,6 +104,22 @@ class Table:
 
     The groups are the players; a column outside the groups is a player of its own. ``names``: the names of the columns, for
     figures and reports.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> network = nn.Linear(4, 2, bias=False)
+    >>> network.weight.data = torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
+    >>> names = ["width", "height", "red", "blue"]
+    >>> model = explain.adapt(
+    ...     network, explain.Table(groups={"color": [2, 3]}, names=names)
+    ... )
+    >>> explain.attribute(
+    ...     model, torch.ones(1, 4), 1, "shapley", baseline="zero"
+    ... ).tolist()
+    [[0.0, 0.0, 2.0, 2.0]]
     """
 
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)

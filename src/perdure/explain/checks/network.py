@@ -233,6 +233,23 @@ def check_network(model: Any, x: Any) -> tuple[Finding, ...]:
     """Return everything in a network that would make a registered method wrong, with its remedy.
 
     What `attribute` avoids by rewriting a copy of the network is not reported.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> class Network(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.linear = nn.Linear(3, 2)
+    ...     def forward(self, x):
+    ...         return self.linear(x) ** 2
+    >>> explain.check_network(nn.Linear(3, 2), torch.ones(1, 3))
+    ()
+    >>> for finding in explain.check_network(Network(), torch.ones(1, 3)):
+    ...     print(finding.problem, sorted(finding.methods))
+    there is no rule for pow ['deepshap', 'lrp']
     """
     from perdure.explain.checks.rewriting import unsolved_problems  # noqa: PLC0415  (it imports this module)
 

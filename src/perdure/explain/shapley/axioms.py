@@ -88,6 +88,29 @@ def check_axioms(solve: Solver, value: GameFunction, players: int, *, seed: int 
 
     Linearity is checked with a random second game, dummy with an additional player that adds a constant, and symmetry on the
     average of the game and the game with its first two players exchanged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import explain
+    >>> # two players have an effect only together, the third has none
+    >>> def product(coalitions):
+    ...     return coalitions[:, 0] * coalitions[:, 1] * 1.0
+    >>> def solve(value, players):
+    ...     return explain.exact_shapley(value, players).values
+    >>> print(explain.check_axioms(solve, product, players=3))
+    solve                     holds  gap
+    linearity                 yes    2.2e-16
+    dummy                     yes    4.4e-16
+    symmetry                  yes    0.0e+00
+    efficiency                yes    2.2e-16
+    interaction distribution  yes    1.1e-16
+    >>> # the effect of each player alone misses the interaction
+    >>> def alone(value, players):
+    ...     return value(np.eye(players, dtype=bool))
+    >>> axioms = explain.check_axioms(alone, product, players=3)
+    >>> [check.axiom for check in axioms.checks if check.violated]
+    ['efficiency', 'interaction distribution']
     """
     count = _small_player_count(players)
     exact = exact_shapley(value, count)
@@ -141,6 +164,20 @@ def check_network_axioms(
     integrated and expected gradients, whose exact integral sums to the difference of outputs, it is at least the
     difference from that sum. An axiom whose gap exceeds the tolerance by no more than this error is not reported as
     violated (`AxiomCheck.undecided`).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> _ = torch.manual_seed(0)
+    >>> network = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    >>> x = torch.tensor([[1.0, -0.5, 2.0]], dtype=torch.float64)
+    >>> for method in ("shapley", "gradient_x_input"):
+    ...     axioms = explain.check_network_axioms(network, x, target=0, method=method)
+    ...     print(method, [check.axiom for check in axioms.checks if check.violated])
+    shapley []
+    gradient_x_input ['efficiency', 'interaction distribution']
     """
     network = copy.deepcopy(single_precision(model)).eval()
     row = _row(x, "x", network)

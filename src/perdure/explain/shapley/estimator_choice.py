@@ -35,6 +35,15 @@ def recommend_estimator(
 
     The choice depends on these numbers alone, never on measured times or on values of the game, so that it is the same for all
     checkpoints of a network and on every machine. ``multiply_adds``: the cost of one evaluation, if it is known.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> # all coalitions fit
+    >>> explain.recommend_estimator(players=8, evaluations=1000).estimator
+    'exact'
+    >>> explain.recommend_estimator(players=100, evaluations=1000).estimator
+    'regression'
     """
     if players <= MOST_PLAYERS and 2**players <= evaluations:
         return EstimatorChoice("exact", f"all {2**players} coalitions of {players} players are evaluated")
@@ -66,6 +75,18 @@ def choose_estimator(value: GameFunction, players: int, seed: int = 0) -> str:
     Regression is better if the game is nearly additive and worse if it is not, by factors of two to three in either
     direction, so both are tried with the evaluations of 16 permutations. The pilot's samples are not reused; use another
     seed to sample the values. The estimator ``regression`` has less error than both on the games measured.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> def nearly_additive(coalitions):
+    ...     return coalitions.sum(axis=1) + 0.1 * coalitions[:, :3].all(axis=1)
+    >>> explain.choose_estimator(nearly_additive, players=20)
+    'leverage'
+    >>> def majority(coalitions):
+    ...     return (coalitions.sum(axis=1) > 10) * 1.0
+    >>> explain.choose_estimator(majority, players=20)
+    'antithetic'
     """
     cost = {}
     for estimator in ("antithetic", "leverage"):

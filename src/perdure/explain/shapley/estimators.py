@@ -109,6 +109,22 @@ def shapley(
       cheaper than the regression. The result's ``estimator`` and ``choice`` name it.
     - ``gradient``: marginal contributions predicted from gradients, plus the sampled mean error of the prediction (see
       ``gradient_shapley``).
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> # 2 from player 0, and 1 if players 1 and 2 are both present
+    >>> def value(coalitions):
+    ...     return 2.0 * coalitions[:, 0] + coalitions[:, 1] * coalitions[:, 2]
+    >>> result = explain.shapley(value, players=3, samples=500)
+    >>> result.values.round(1).tolist()
+    [2.0, 0.5, 0.5]
+    >>> bool(result.stderr.max() < 0.05), result.samples
+    (True, 500)
+    >>> # stops as soon as possible
+    >>> result = explain.shapley(value, players=3, samples=100_000, wanted_stderr=0.02)
+    >>> result.samples < 100_000
+    True
     """
     count, permutations = player_count(players), _positive_integer("samples", samples)
     names = [*ESTIMATORS, AUTO]

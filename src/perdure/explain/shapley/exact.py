@@ -85,6 +85,18 @@ def exact_shapley(value: GameFunction, players: int) -> ExactShapley:
     phi_i = sum over T without i of |T|! (n - |T| - 1)! / n! * [F(T + i) - F(T)] (Shapley 1953; the denominator in Eq. 1 of
     the bias paper is a misprint). ``value`` takes (m, players) booleans and returns (m,) or (m, outputs). The results equal
     those of shapiq's ``ExactComputer``, which loops over coalitions.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> # 2 from player 0, and 1 if players 1 and 2 are both present
+    >>> def value(coalitions):
+    ...     return 2.0 * coalitions[:, 0] + coalitions[:, 1] * coalitions[:, 2]
+    >>> solved = explain.exact_shapley(value, players=3)
+    >>> solved.values.round(2).tolist()  # the interaction is divided equally
+    [2.0, 0.5, 0.5]
+    >>> [sorted(players) for players, size in solved.dividends.items() if size]
+    [[0], [1, 2]]
     """
     count = player_count(players)
     if count > MOST_PLAYERS:

@@ -28,6 +28,22 @@ class NetworkGame:
     Calling the game with (m, players) booleans returns (m,) values. ``gradients`` takes weights in [0, 1] instead of booleans
     (0: baseline, 1: value) and returns derivatives. With ``layer``, the players are units of that layer's output,
     ``example`` and ``baseline`` have its shape, and ``source`` is the network's input.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> network = nn.Linear(3, 2, bias=False)
+    >>> network.weight.data = torch.tensor([[1.0, -2.0, 3.0], [0.0, 1.0, 1.0]])
+    >>> example = torch.ones(3)
+    >>> players = explain.feature_players((3,))
+    >>> game = explain.NetworkGame(network, example, 0, players, torch.zeros(3))
+    >>> game(np.array([[True, False, False], [True, True, True]])).tolist()
+    [1.0, 2.0]
+    >>> explain.exact_shapley(game, players=3).values.round(3).tolist()
+    [1.0, -2.0, 3.0]
     """
 
     def __init__(
@@ -126,7 +142,18 @@ class NetworkGame:
 
 
 def game_layer_output(model: nn.Module, layer: nn.Module, source: Tensor) -> Tensor:
-    """Return the output of a layer for one input, without the batch dimension."""
+    """Return the output of a layer for one input, without the batch dimension.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten())
+    >>> output = explain.game_layer_output(network, network[1], torch.ones(1, 5, 5))
+    >>> tuple(output.shape)
+    (4, 3, 3)
+    """
     outputs: list[Tensor] = []
     handle = layer.register_forward_hook(lambda _, __, output: outputs.append(output.detach().clone()))
     try:

@@ -43,6 +43,23 @@ def shapley_marginals(
     over permutations is the Shapley value (Castro et al. 2009) and the spread determines its sampling error. ``paired``: every
     second order is the reverse of the one before. ``of``: only these players, with two evaluations per player and order.
     Other parameters as in `shapley_table`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> _ = torch.manual_seed(0)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> x = torch.randn(3, 4)
+    >>> marginals = explain.shapley_marginals(
+    ...     network, x, 0, permutations=500, baseline=0
+    ... )
+    >>> marginals.shape
+    (3, 500, 4)
+    >>> exact = explain.shapley_table(network, x, 0, baseline="zero", estimator="exact")
+    >>> bool(abs(marginals.mean(axis=1) - exact.values).max() < 0.05)
+    True
     """
     if paired and permutations % 2:
         raise InputError(f"permutations: expected an even number for paired orders, got {permutations}")

@@ -45,6 +45,18 @@ def masked_in_order(solved: ExactShapley, order: Sequence[int]) -> MaskingOrder:
     F is the sum of the dividends of all subsets of the present players. Masking i after the players P removes the dividends of
     coalitions with i and without members of P: an interaction is attributed entirely to the member that is masked first,
     while the Shapley value divides it equally.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> def both(coalitions):  # an effect of 1 if both players are present
+    ...     return coalitions[:, 0] * coalitions[:, 1] * 1.0
+    >>> solved = explain.exact_shapley(both, players=2)
+    >>> result = explain.masked_in_order(solved, order=[0, 1])
+    >>> result.drops.tolist()  # the first masked player gets the whole interaction
+    [1.0, 0.0]
+    >>> result.shapley.tolist()
+    [0.5, 0.5]
     """
     players = len(solved.values)
     if solved.table.ndim != 1 or sorted(order) != list(range(players)):

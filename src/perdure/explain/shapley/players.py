@@ -47,7 +47,15 @@ class Players:
 
 
 def players_from_labels(labels: Any) -> Players:
-    """Return players from an integer array of labels with the shape of one example; labels are renumbered from 0."""
+    """Return players from an integer array of labels with the shape of one example; labels are renumbered from 0.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> players = explain.players_from_labels([7, 7, 3, 3])  # two groups of columns
+    >>> players.count, players.labels.tolist()
+    (2, [1, 1, 0, 0])
+    """
     array = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if array.size == 0 or not np.issubdtype(array.dtype, np.integer):
         raise InputError(
@@ -59,13 +67,31 @@ def players_from_labels(labels: Any) -> Players:
 
 
 def feature_players(shape: tuple[int, ...]) -> Players:
-    """Return players for single variables, such as the columns of a table."""
+    """Return players for single variables, such as the columns of a table.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> players = explain.feature_players((4,))  # four columns
+    >>> players.count, players.labels.tolist()
+    (4, [0, 1, 2, 3])
+    """
     count = int(np.prod(shape))
     return Players(torch.arange(count).reshape(shape), count, "features")
 
 
 def pixel_players(shape: tuple[int, ...]) -> Players:
-    """Return players for positions, each with all channels; for single variables if there are no channels."""
+    """Return players for positions, each with all channels; for single variables if there are no channels.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> players = explain.pixel_players((3, 2, 2))  # three channels, 2 x 2 pixels
+    >>> players.count
+    4
+    >>> players.labels[0].tolist()  # the same in each channel
+    [[0, 1], [2, 3]]
+    """
     if len(shape) < 2:
         return feature_players(shape)
     count = int(np.prod(shape[1:]))
@@ -73,7 +99,17 @@ def pixel_players(shape: tuple[int, ...]) -> Players:
 
 
 def grid_players(shape: tuple[int, ...], cells: int = GRID_CELLS) -> Players:
-    """Return players for the cells of a grid with ``cells`` cells along height and width, or along time."""
+    """Return players for the cells of a grid with ``cells`` cells along height and width, or along time.
+
+    Examples
+    --------
+    >>> from perdure import explain
+    >>> players = explain.grid_players((1, 4, 4), cells=2)
+    >>> players.count
+    4
+    >>> players.labels[0].tolist()
+    [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]]
+    """
     if len(shape) < 2:
         raise InputError(f"players 'grid': an example of shape {shape} has no positions; use 'features'")
     if cells < 1 or cells > min(shape[1:]):
@@ -90,6 +126,17 @@ def superpixel_players(image: Tensor, count: int = SUPERPIXELS) -> Players:
 
     Quickshift with its default settings, which LIME's authors use, finds a single segment in a 32 x 32 image. If SLIC also
     finds only one (a constant image or pure noise), a grid of 8 x 8 cells is used.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from perdure import explain
+    >>> image = torch.zeros(3, 16, 16)
+    >>> image[:, :, 8:] = 1  # a dark and a bright half
+    >>> labels = explain.superpixel_players(image, count=4).labels[0]
+    >>> # no segment is in both
+    >>> set(labels[:, :8].flatten().tolist()) & set(labels[:, 8:].flatten().tolist())
+    set()
     """
     if image.dim() != 3:
         raise InputError(

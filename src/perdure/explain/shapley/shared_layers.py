@@ -33,6 +33,21 @@ def fast_game(game: NetworkGame) -> NetworkGame:
     """Return an equivalent game that is faster: batch norm folded, channels-last layout, first layers shared in an order.
 
     Each change is used only if it changes no tested output by more than 1e-5.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> features = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    >>> network = nn.Sequential(features, nn.Flatten(), nn.Linear(36, 2)).eval()
+    >>> image = torch.rand(1, 5, 5)
+    >>> players = explain.pixel_players((1, 5, 5))
+    >>> game = explain.NetworkGame(network, image, 0, players, torch.zeros_like(image))
+    >>> fast = explain.fast_game(game)
+    >>> coalitions = torch.rand(8, 25).numpy() > 0.5
+    >>> bool(abs(fast(coalitions) - game(coalitions)).max() < 1e-5)
+    True
     """
     if game.layer is not None:
         return game

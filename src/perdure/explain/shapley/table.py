@@ -70,6 +70,21 @@ def shapley_table(
     ``estimator`` as in `shapley`, or ``"exact"`` for at most 20 players. ``layer``: the players are the positions of that
     layer's map, all channels together, and an absent position takes the layer's mean over the background (this is how the
     bias paper measures Grad-CAM); ``"last"`` is Grad-CAM's default layer. Other parameters as in `attribute`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> _ = torch.manual_seed(0)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> x = torch.randn(3, 4)
+    >>> exact = explain.shapley_table(network, x, 0, baseline="zero", estimator="exact")
+    >>> exact.values.shape, float(exact.stderr.max())
+    ((3, 4), 0.0)
+    >>> sampled = explain.shapley_table(network, x, 0, baseline="zero", samples=1000)
+    >>> bool(abs(sampled.values - exact.values).max() < 0.05), len(sampled.parts)
+    (True, 10)
     """
     if estimator != "exact" and (parts < 2 or samples < 2 * parts):
         raise InputError(
@@ -107,6 +122,20 @@ def recommended_estimator(
     """Return the estimator that ``options={"estimator": "auto"}`` uses for these examples in `attribute`, and why.
 
     Parameters as in `attribute`. The choice depends on the network, the number of players and ``samples``, not on the values.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> few, many = torch.ones(1, 6), torch.ones(1, 200)
+    >>> explain.recommended_estimator(nn.Linear(6, 2), few, baseline="zero").estimator
+    'exact'
+    >>> # evaluations are cheap
+    >>> explain.recommended_estimator(
+    ...     nn.Linear(200, 2), many, baseline="zero"
+    ... ).estimator
+    'antithetic'
     """
     first = x[:1]
     with prepared_request(
@@ -117,7 +146,21 @@ def recommended_estimator(
 
 
 def shapley_table_layer_maps(model: nn.Module, x: Any, target: Any, layer: str | nn.Module | None = None) -> FloatArray:
-    """Return Grad-CAM at the resolution of its layer, (examples, positions), rectified and not resized."""
+    """Return Grad-CAM at the resolution of its layer, (examples, positions), rectified and not resized.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from perdure import explain
+    >>> _ = torch.manual_seed(0)
+    >>> convolution = nn.Conv2d(1, 4, 3, padding=1)
+    >>> network = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(100, 2))
+    >>> x = torch.randn(3, 1, 5, 5)
+    >>> maps = explain.shapley_table_layer_maps(network, x, 0, layer=convolution)
+    >>> maps.shape, bool((maps >= 0).all())
+    ((3, 25), True)
+    """
     with prepared_request(model, x, target, "gradcam", layer=layer) as given:
         request = with_map_layer(given)
         cam = LayerGradCam(request.model, request.model.get_submodule(request.layer or ""))

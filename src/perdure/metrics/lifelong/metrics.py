@@ -59,6 +59,17 @@ def mean_performance(run: Run, kind: Literal["train", "test"]) -> PerTask:
     """Mean performance of each task in its training blocks or in its evaluations, averaged over blocks.
 
     Its range is that of the performance; higher is better. l2metrics prints it as avg_train_perf and avg_eval_perf.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> training = lifelong.Block("train", "walk", [10, 30, 80])
+    >>> evaluation = lifelong.Block("test", "walk", [70, 90])
+    >>> run = lifelong.Run([training, evaluation])
+    >>> lifelong.mean_performance(run, "train").tasks
+    {'walk': 40.0}
+    >>> lifelong.mean_performance(run, "test").tasks
+    {'walk': 80.0}
     """
     _check_choice("kind", kind, ("train", "test"))
     by_task = {}
@@ -78,6 +89,18 @@ def performance_maintenance(run: Run, reference: Literal["mrlep", "mrtlp"] = "mr
     In [-100, 100] on normalized data; 0 is no forgetting, negative is forgetting, positive is backward transfer; higher is
     better. Unlike ``backward_transfer`` of the accuracy matrix it needs no square matrix, and a task that is trained again
     gets a new reference.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> # performance on two tasks before training and after each of two steps
+    >>> table = [[10, 10], [90, 20], [60, 80]]
+    >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
+    >>> result = lifelong.performance_maintenance(run)
+    >>> result.tasks["1"]  # task 1 falls from 90 to 60
+    -30.0
+    >>> result.reasons["2"]
+    'no two evaluations after training, or no training curve'
     """
     _check_choice("reference", reference, ("mrlep", "mrtlp"))
     by_task: dict[str, list[float]] = {}
@@ -107,6 +130,19 @@ def forward_transfer(run: Run, form: Literal["ratio", "contrast"] = "ratio") -> 
 
     If several tasks are trained between a and b, each of them gets the value. If the target is among them, the change is
     due to its own training and is not counted; l2metrics counts it, and keeps only one of several sources.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> # performance on two tasks before training and after each of two steps
+    >>> table = [[10, 10], [90, 20], [60, 80]]
+    >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
+    >>> # learning task 1 doubles the performance on task 2
+    >>> dict(lifelong.forward_transfer(run).pairs)
+    {('1', '2'): (2.0,)}
+    >>> # (20 - 10) / (20 + 10)
+    >>> round(lifelong.forward_transfer(run, form="contrast").mean, 2)
+    0.33
     """
     return _transfer(run, form, forward=True)
 
@@ -117,6 +153,18 @@ def backward_transfer(run: Run, form: Literal["ratio", "contrast"] = "ratio") ->
     Formulas and ranges are those of ``forward_transfer``. ``backward_transfer`` of the accuracy matrix is the difference to
     the end of the task's own training; this function compares consecutive evaluations only, so permanent forgetting
     counts once.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> # performance on two tasks before training and after each of two steps
+    >>> table = [[10, 10], [90, 20], [60, 80]]
+    >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
+    >>> # learning task 2 lowers task 1 from 90 to 60
+    >>> round(lifelong.backward_transfer(run).mean, 2)
+    0.67
+    >>> round(lifelong.backward_transfer(run, form="contrast").mean, 2)
+    -0.2
     """
     return _transfer(run, form, forward=False)
 
@@ -127,6 +175,20 @@ def relative_performance(run: Run) -> PerTask:
     The training blocks of the task are concatenated, and both curves are cut to the length of the shorter one. With several
     experts it is the mean of the ratios. From 0 to infinity on normalized data; above 1 the lifelong learner outperforms
     the expert.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> blocks = [
+    ...     lifelong.Block("train", "walk", [10, 30, 80]),
+    ...     lifelong.Block("train", "run", [10, 40, 50]),
+    ... ]
+    >>> run = lifelong.Run(blocks, experts={"walk": [[10, 20, 30]]})
+    >>> result = lifelong.relative_performance(run)
+    >>> result.tasks["walk"]  # (10 + 30 + 80) / (10 + 20 + 30): better than the expert
+    2.0
+    >>> dict(result.reasons)
+    {'run': 'no single-task expert'}
     """
     by_task: dict[str, list[float]] = {}
     reasons = _without_expert(run)
@@ -151,6 +213,22 @@ def sample_efficiency(run: Run) -> PerTask:
     several experts it is the mean over them. From 0 to infinity on normalized data; 1 equals the expert. NaN where the
     comparison is meaningless: a curve that has its maximum at the start, falls overall, or saturates below a fifth of the
     expert's level (l2metrics prints 0 for the last two).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure.metrics import lifelong
+    >>> experience = np.arange(100)
+    >>> early, late = np.minimum(experience, 40), np.minimum(experience, 80) / 2
+    >>> run = lifelong.Run([lifelong.Block("train", "walk", early)], {"walk": [late]})
+    >>> # saturates in about half of the expert's experiences
+    >>> round(lifelong.sample_efficiency(run).mean, 1)
+    1.8
+    >>> falling = lifelong.Block("train", "walk", early[::-1])
+    >>> lifelong.sample_efficiency(lifelong.Run([falling], {"walk": [late]})).reasons[
+    ...     "walk"
+    ... ]
+    'a training curve does not rise to saturation'
     """
     by_task: dict[str, list[float]] = {}
     reasons = _without_expert(run)
@@ -178,6 +256,19 @@ def performance_recovery(run: Run) -> PerTask:
     A recovery time is the number of experiences until a training block regains the terminal performance (mean of the last
     tenth) of the task's previous training block; the block's length plus one if it never does. ``values`` holds the
     recovery times.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> # visits of the same task
+    >>> curves = [10, 50, 90, 90], [30, 40, 80, 90], [60, 80, 90, 90], [70, 90, 90, 90]
+    >>> run = lifelong.Run([lifelong.Block("train", "walk", curve) for curve in curves])
+    >>> result = lifelong.performance_recovery(run)
+    >>> # experiences until the level before the interruption is reached again
+    >>> result.values["walk"]
+    (3.0, 2.0, 1.0)
+    >>> result.mean  # positive: each recovery is faster
+    1.0
     """
     by_task: dict[str, tuple[float, ...]] = {}
     for task in run.tasks:

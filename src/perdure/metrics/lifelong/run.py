@@ -42,7 +42,25 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A lifelong run: its blocks in time order and, for each task, the training curves of its single-task experts."""
+    """A lifelong run: its blocks in time order and, for each task, the training curves of its single-task experts.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> blocks = [
+    ...     # for example the reward of each episode
+    ...     lifelong.Block("train", "walk", [10, 30, 60, 80, 90]),
+    ...     lifelong.Block("test", "walk", [85]),
+    ...     lifelong.Block("train", "run", [5, 20, 40, 60, 60]),
+    ...     lifelong.Block("test", "walk", [55]),
+    ... ]
+    >>> run = lifelong.Run(blocks, experts={"walk": [[5, 20, 50, 80, 90]]})
+    >>> run.tasks
+    ['walk', 'run']
+    >>> # walk falls from 85 to 55 while run is learned
+    >>> lifelong.performance_maintenance(run).mean
+    -30.0
+    """
 
     blocks: Sequence[Block]
     experts: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
@@ -79,6 +97,15 @@ def run_from_table(table: ArrayLike, curriculum: Sequence[int]) -> Run:
     ``table[l, j]`` is the performance on task j after step l, row 0 before any training (steps + 1 rows);
     NaN where it was not measured. ``curriculum[l]`` is the task trained at step l, 0-based. Tasks are named
     "1", "2", ...
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> # performance on two tasks before training and after each of two steps
+    >>> table = [[10, 10], [90, 20], [60, 80]]
+    >>> run = lifelong.run_from_table(table, curriculum=[0, 1])
+    >>> [f"{block.kind} {block.task}" for block in run.blocks]
+    ['test 1', 'test 2', 'train 1', 'test 1', 'test 2', 'train 2', 'test 1', 'test 2']
     """
     rows = np.asarray(table, dtype=float)
     if rows.ndim != 2 or len(rows) != len(curriculum) + 1:
@@ -102,6 +129,12 @@ def smooth(performance: ArrayLike, window: int | None = None) -> Curve:
     The curve is mirrored at its ends. A window below 3 leaves the curve unchanged; a window longer than the curve is
     replaced by the default. The window of experience i starts ceil(window / 2) before it (an odd window is not centered
     but lags by one, as in l2metrics).
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> lifelong.smooth([0, 0, 6, 0, 0, 6], window=3).tolist()
+    [2.0, 0.0, 2.0, 2.0, 2.0, 2.0]
     """
     curve = _curve(performance, "performance")
     if window is None or window > curve.size:
@@ -114,7 +147,19 @@ def smooth(performance: ArrayLike, window: int | None = None) -> Curve:
 
 
 def smoothed_run(run: Run, window: int | None = None) -> Run:
-    """Return the run with smoothed training blocks and expert curves; evaluations are unchanged."""
+    """Return the run with smoothed training blocks and expert curves; evaluations are unchanged.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> blocks = [
+    ...     lifelong.Block("train", "walk", [0, 0, 6, 0, 0, 6]),
+    ...     lifelong.Block("test", "walk", [3, 5]),
+    ... ]
+    >>> smoothed = lifelong.smoothed_run(lifelong.Run(blocks), window=3)
+    >>> [block.performance.tolist() for block in smoothed.blocks]
+    [[2.0, 0.0, 2.0, 2.0, 2.0, 2.0], [3.0, 5.0]]
+    """
     blocks = [
         Block(b.kind, b.task, smooth(b.performance, window) if b.kind == "train" else b.performance) for b in run.blocks
     ]
@@ -122,7 +167,18 @@ def smoothed_run(run: Run, window: int | None = None) -> Run:
 
 
 def run_performance_ranges(run: Run) -> dict[str, tuple[float, float]]:
-    """Return the lowest and highest performance of each task over the lifelong run and its experts."""
+    """Return the lowest and highest performance of each task over the lifelong run and its experts.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> blocks = [
+    ...     lifelong.Block("train", "walk", [10, 30, 80]),
+    ...     lifelong.Block("test", "walk", [70, 90]),
+    ... ]
+    >>> lifelong.run_performance_ranges(lifelong.Run(blocks))
+    {'walk': (10.0, 90.0)}
+    """
     ranges: dict[str, tuple[float, float]] = {}
     for task in run.tasks:
         curves = [block.performance for block in run.blocks if block.task == task]
@@ -137,6 +193,17 @@ def normalised_run(run: Run, ranges: Mapping[str, tuple[float, float]] | None = 
 
     The offset keeps transfer ratios finite. ``ranges`` defaults to `run_performance_ranges` of the run. A constant performance
     becomes 1.
+
+    Examples
+    --------
+    >>> from perdure.metrics import lifelong
+    >>> # rewards of any range
+    >>> run = lifelong.Run([lifelong.Block("train", "walk", [-50, 0, 150])])
+    >>> lifelong.normalised_run(run).training_curve("walk").tolist()
+    [1.0, 26.0, 101.0]
+    >>> known = {"walk": (-50.0, 350.0)}  # from several runs that are to be compared
+    >>> lifelong.normalised_run(run, known).training_curve("walk").tolist()
+    [1.0, 13.5, 51.0]
     """
     known = run_performance_ranges(run) if ranges is None else ranges
     missing = [b.task for b in run.blocks if b.performance.size and b.task not in known]

@@ -36,6 +36,19 @@ def held_out(
     """Return the error of forecasts from the first K steps, for each K in ``origins`` (default: the second half of the steps).
 
     With ``estimator="map"`` the strength of the prior is selected within the first K steps; the forecast steps are not used.
+
+    Examples
+    --------
+    >>> from perdure import surrogate
+    >>> curriculum = [0, 1, 2, 0, 1, 2, 2, 1, 0, 1, 0, 2]
+    >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
+    >>> curves = surrogate.simulate(
+    ...     curriculum, transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
+    >>> problem = surrogate.make_problem(curves, curriculum)
+    >>> for forecast in surrogate.held_out(problem, origins=[8]):
+    ...     print(forecast.model < forecast.last_value, forecast.beats_trivial)
+    True True
     """
     errors = []
     for origin in origins if origins is not None else _origins(problem):

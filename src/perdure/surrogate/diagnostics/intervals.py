@@ -163,6 +163,23 @@ def bootstrap(fit: Fit, replicates: int = 200, seed: int = 0, run_parts: RunPart
     absolute differences between refitted and original estimates, so it is centered on the estimate and includes the bias
     due to the prior. At least 100 replicates. ``run_parts`` fits the replicates, in parts of fixed size; by default one
     after another in this process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import surrogate
+    >>> curriculum = [0, 1, 2, 0, 1, 2, 2, 1, 0, 1, 0, 2]
+    >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
+    >>> curves = surrogate.simulate(
+    ...     curriculum, transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
+    >>> curves += np.random.default_rng(0).normal(0, 0.02, curves.shape)
+    >>> fit = surrogate.fit(curves, curriculum, algorithms=["ewc", "naive"])
+    >>> result = surrogate.bootstrap(fit, replicates=100)
+    >>> result.interval_kind
+    'bootstrap of 100 replicates'
+    >>> result.intervals["retention"].round(1).tolist()
+    [[0.9, 1.0], [0.7, 0.7]]
     """
     if replicates < 100:
         raise InputError(f"bootstrap: expected at least 100 replicates, which a 95 % quantile needs, got {replicates}")

@@ -46,6 +46,21 @@ def profile(fit: Fit, name: str, points: int = 41) -> Profile:
     """Return the profile of ``retention[NAME]``, ``efficiency[NAME]``, ``translation[NAME]`` or ``B[i,j]`` (1-based tasks).
 
     The interval holds all values with objective <= minimum + noise**2 * F(.95; 1, residual degrees of freedom).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perdure import surrogate
+    >>> curriculum = [0, 1, 2, 0, 1, 2, 2, 1, 0, 1, 0, 2]
+    >>> transfer = [[1.0, -0.3, 0.2], [0.1, 1.0, -0.2], [-0.1, 0.3, 1.0]]
+    >>> curves = surrogate.simulate(
+    ...     curriculum, transfer, [1, 1, 1], [1.2, 0.8], [0.95, 0.7], [0, 0]
+    ... )
+    >>> curves += np.random.default_rng(0).normal(0, 0.02, curves.shape)
+    >>> fit = surrogate.fit(curves, curriculum, algorithms=["ewc", "naive"])
+    >>> result = surrogate.profile(fit, "retention[naive]", points=11)
+    >>> round(result.estimate, 1), round(result.low, 1), round(result.high, 1)
+    (0.7, 0.7, 0.7)
     """
     coordinates = Coordinates(fit.problem)
     names = coordinates.names()

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test extra soak lint bench docs results-check clean
+.PHONY: demo test extra soak lint bench docs results-check dist lowest clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -47,5 +47,15 @@ docs: $(STAMP) demo/report.html
 demo/report.html: | $(STAMP)
 	$(BIN)/perdure demo --out demo
 
+# Both distributions, checked, and each tried in a new environment (about five minutes, and 1 GB in a temporary folder).
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python tools/check_dist.py dist
+
+# The tests with the lowest supported versions of all dependencies but torch. ARGS are given to pytest.
+lowest:
+	$(PYTHON) tools/lowest.py .venv-lowest $(ARGS)
+
 clean:
-	rm -rf $(VENV) demo site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lowest demo site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

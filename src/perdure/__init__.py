@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from perdure.policies.results import CheckResult
     from perdure.record import Record, Recorder
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _EXPORTS = {
     "Audit": "perdure.audits",

@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure import __version__
 from perdure.audits.clamp import LatentProperties, fit_clamp
 from perdure.audits.imported import ImportOptions, imported_provenance, read_imported_runs
 from perdure.audits.least_biased import common_least_biased_explainer
@@ -412,7 +411,7 @@ def _option(name: str, value: object) -> list[str]:
 
 def origin_software() -> dict[str, str]:
     """Return the versions of Python, perdure, torch and numpy."""
-    return {**software_versions(), "perdure": __version__}
+    return software_versions()
 
 
 def file_digests(files: Iterable[Path]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
+from perdure import __version__
 from perdure.base.errors import InputError, error_suggestion
 
 Entry = TypeVar("Entry")
@@ -100,8 +101,8 @@ def _same_origin(first: object, second: object) -> bool:
 
 def software_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that affect results, without importing them."""
-    versions = {"python": platform.python_version()}
-    for name in ("perdure", "torch", "numpy"):
+    versions = {"python": platform.python_version(), "perdure": __version__}
+    for name in ("torch", "numpy"):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:

@@ -98,7 +98,7 @@ def _print_versions(requested: bool) -> None:
     if requested:
         from perdure.base.registry import software_versions
 
-        for name, version in {**software_versions(), "perdure": __version__}.items():
+        for name, version in software_versions().items():
             typer.echo(f"{name} {version}")
         raise typer.Exit
 

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from perdure.audits import ShapcSettings
+from perdure.base.errors import InputError
 from perdure.engine.local import LocalEngine
 from perdure.learners import Training
 from perdure.reproduce.five_questions import page, studies
@@ -174,6 +175,30 @@ def test_the_better_predictor_of_forgetting_is_found(finished):
     assert prediction.advantage.mean == pytest.approx(1 - abs(expected))
     assert prediction.advantage.low <= prediction.advantage.mean <= prediction.advantage.high
     assert results.early["outcome"] == pytest.approx([0.9 - value for value in final.values()])
+
+
+def test_a_run_whose_network_ignores_its_input_has_no_bias_and_is_named(finished, tmp_path, monkeypatch):
+    reason = "the explained outputs do not depend on the inputs: every Shapley value is 0."
+
+    def record_bias(*_, **__):
+        raise InputError(reason)
+
+    monkeypatch.setattr(studies, "record_bias", record_bias)
+    missing = studies._measured_bias(tmp_path, 20, None, LocalEngine(1))
+    assert missing["reason"] == reason
+    entry, _ = finished
+    rows = copy.deepcopy(entry.rows)
+    first, second = (row for row in rows if row["learner"] == "lwf")
+    kept = min(values[0] for name, values in second["bias"]["explainers"].items() if name not in ("constant", "random"))
+    first["bias"] = missing
+    learner = analyze(rows).named("lwf")
+    assert learner.runs["bias"] == (kept,)
+    assert sum(count for _, count in learner.least_biased) == 1
+    text = page.five_questions_section(FinishedStudy(entry.study, rows), tmp_path)
+    assert "In 1 of 2 runs of `lwf`, the outputs of the final network do not depend on the explained inputs" in text
+    second["bias"] = missing
+    assert "bias" not in analyze(rows).named("lwf").values
+    assert "do not depend" not in page.five_questions_section(entry, tmp_path)
 
 
 def test_the_page_answers_the_questions_and_keeps_other_sections(finished, tmp_path):

@@ -70,6 +70,8 @@ class LearnerAnswers:
     least_biased: tuple[tuple[str, int], ...]
     """The explainer with the lowest bias, and in how many seeds, most frequent first."""
     retention_is_supported: bool
+    runs_without_bias: int = 0
+    """Runs whose final network cannot be explained, because its outputs do not depend on the input."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def analyze(rows: Sequence[Row], clamp: LatentProperties | None = None) -> FiveA
 
 
 def _answers(entry: Any, rows: Sequence[Row], clamp: LatentProperties | None) -> LearnerAnswers:
-    bias = [min(_explainers(row).items(), key=lambda pair: pair[1]) for row in rows]
+    bias = [min(explained.items(), key=lambda pair: pair[1]) for row in rows if (explained := _explainers(row))]
     runs = {
         "accuracy": tuple(entry.run_values["average_accuracy"]),
         "bias": tuple(value for _, value in bias),
@@ -158,7 +160,7 @@ def _answers(entry: Any, rows: Sequence[Row], clamp: LatentProperties | None) ->
     }
     if shapc := [row["shapc"]["calibrated"]["mean"] for row in rows if row.get("shapc")]:
         runs |= {"shapc": tuple(shapc), "forgetting": tuple(entry.run_values["forgetting"])}
-    values = {name: interval(numbers) for name, numbers in runs.items()}
+    values = {name: interval(numbers) for name, numbers in runs.items() if numbers}
     if not entry.is_reference:
         values["cl_score"] = entry.scores["W1"]
     agreement = next((row["seed_agreement"] for row in rows if row.get("seed_agreement")), None)
@@ -174,7 +176,7 @@ def _answers(entry: Any, rows: Sequence[Row], clamp: LatentProperties | None) ->
         )
         supported = bool(clamp.supported["retention"][index])
     counts = Counter(name for name, _ in bias)
-    return LearnerAnswers(entry.learner, values, runs, tuple(counts.most_common()), supported)
+    return LearnerAnswers(entry.learner, values, runs, tuple(counts.most_common()), supported, len(rows) - len(bias))
 
 
 def _explainers(row: Row) -> dict[str, float]:

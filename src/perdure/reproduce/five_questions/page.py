@@ -78,6 +78,7 @@ def five_questions_section(finished: FinishedStudy, pictures: Path) -> str:
         "Every answer of every learner, the most accurate first:",
         _answers_table(results),
         _retention_note(results),
+        _constant_networks_note(results),
         _correlation_table(results),
         _budget_sentence(results),
         chosen_settings_sentence(finished.rows),
@@ -222,6 +223,21 @@ def _answers_row(entry: LearnerAnswers, spent: float) -> list[str]:
 
 def _cell(value: Interval) -> str:
     return learner_study_cell(value) if value.mean == value.mean else "–"
+
+
+def _constant_networks_note(results: FiveAnswers) -> str:
+    """Return which runs ended with a network that ignores its input, and what is missing for them."""
+    counts = [
+        f"{entry.runs_without_bias} of {len(entry.runs['accuracy'])} runs of `{entry.learner}`"
+        for entry in results.learners
+        if entry.runs_without_bias
+    ]
+    if not counts:
+        return ""
+    return (
+        f"In {', '.join(counts)}, the outputs of the final network do not depend on the explained inputs, because its "
+        "features are inactive. These runs have no bias, and their SHAPC leaves out the pairs with such a network."
+    )
 
 
 def _retention_note(results: FiveAnswers) -> str:

@@ -15,6 +15,7 @@ from perdure.audits.controls import CONTROLS
 from perdure.audits.retraining.maps import retraining_map_distances
 from perdure.audits.retraining.pairs import Pairs
 from perdure.audits.retraining.summaries import DISTANCE, ExplainerScores
+from perdure.base.errors import InputError
 from perdure.engine import Engine, fixed_threads
 from perdure.learners import Training
 from perdure.reproduce.learners.run_rows import shapc_finding
@@ -77,18 +78,7 @@ def examine_five_questions(
 ) -> list[dict[str, Any]]:
     """Return what is measured on the runs of a learner: SHAPC and bias of each run, and agreement between its seeds."""
     findings: list[dict[str, Any]] = [
-        {
-            "bias": bias_finding(
-                record_bias(
-                    folder,
-                    examples=BIAS_EXAMPLES,
-                    settings=BiasSettings(permutations=PERMUTATIONS[study.benchmark], estimator="regression"),
-                    data_dir=data_dir,
-                    engine=engine,
-                )
-            )
-        }
-        for folder in folders
+        {"bias": _measured_bias(folder, PERMUTATIONS[study.benchmark], data_dir, engine)} for folder in folders
     ]
     if learner != REFERENCE:
         audit = audit_records(
@@ -106,6 +96,19 @@ def examine_five_questions(
         scores = seed_agreement([load_run(folder, data_dir=data_dir) for folder in folders])
     findings[0]["seed_agreement"] = {name: serialization.to_json(value) for name, value in scores.items()}
     return findings
+
+
+def _measured_bias(folder: Path, permutations: int, data_dir: Path | None, engine: Engine) -> dict[str, Any]:
+    """Return the bias of each explainer on the final network of a run, or the reason why it has none.
+
+    The outputs of a network whose features are all inactive do not depend on its input, so nothing can be explained.
+    """
+    settings = BiasSettings(permutations=permutations, estimator="regression")
+    try:
+        result = record_bias(folder, examples=BIAS_EXAMPLES, settings=settings, data_dir=data_dir, engine=engine)
+    except InputError as error:
+        return {"explainers": {}, "least": None, "tied": [], "refused": {}, "reason": str(error)}
+    return bias_finding(result)
 
 
 def bias_finding(result: BiasResult) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
@@ -104,13 +105,14 @@ class Registry(Generic[Entry]):
 def _import_plugins() -> None:
     """Import the files and modules that PERDURE_PLUGINS names."""
     for name in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
-        if name in _plugins:
+        key = str(Path(name).resolve()) if name.endswith(".py") else name
+        if key in _plugins:
             continue
-        _plugins.add(name)  # first, because the plug-in may use a registry
+        _plugins.add(key)  # first, because the plug-in may use a registry
         try:
             import_plugin(name)
         except InputError as error:
-            _plugins.discard(name)
+            _plugins.discard(key)
             raise InputError(f"{PLUGINS_VARIABLE}: {error}") from error.__cause__
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -21,6 +22,7 @@ PAGES = [
     *(page for name in FOLDERS for page in sorted((ROOT / "docs" / name).glob("*.md")) if page.stem != "index"),
 ]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+INTERPRETERS = {"python": sys.executable, "bash": "bash"}
 PLACEHOLDER = "..."
 NUMBER = r"[-+]?\d+(?:\.\d+)?"
 
@@ -61,7 +63,7 @@ def test_a_tutorial_works_as_printed(perdure, tmp_path, monkeypatch, page):
             (tmp_path / title).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / title).write_text(text)
         elif language == "sh":
-            printed = run_commands(perdure, text)
+            printed = run_commands(perdure, text, monkeypatch)
         elif language == "python":
             printed = run_python(text, variables)
         elif language == "text":
@@ -69,23 +71,36 @@ def test_a_tutorial_works_as_printed(perdure, tmp_path, monkeypatch, page):
                 assert matches(line, printed), f"{page.name}: {line!r} is not in:\n{printed}"
 
 
-def run_commands(perdure: Any, text: str) -> str:
-    """Run commands of perdure in this process, and scripts in another one; ``# exit code N`` states another code than 0."""
+def run_commands(perdure: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run commands of perdure in this process, and scripts in another one.
+
+    ``# exit code N`` states another code than 0. Variables may be set before a command: ``NAME=value perdure run``.
+    """
     printed = ""
     for line in filter(None, text.replace("\\\n", " ").splitlines()):
         command, _, comment = line.partition("#")
         code = int(found[1]) if (found := re.search(r"exit code (\d)", comment)) else 0
         words = expanded(shlex.split(command))
-        if words[:1] == ["perdure"]:
-            output = perdure(*words[1:], code=code)
-            printed += output.stdout + output.stderr
-        elif words[:1] == ["python"]:
-            result = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, check=False)
-            assert result.returncode == code, result.stderr
-            printed += result.stdout
-        else:
-            assert words[:2] == ["pip", "install"], f"unknown command {command}"
+        with monkeypatch.context() as variables:
+            while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+                variables.setenv(*words.pop(0).split("=", 1))
+            printed += run_command(perdure, words, code)
     return printed
+
+
+def run_command(perdure: Any, words: list[str], code: int) -> str:
+    """Run one command and return what it prints."""
+    if words[0] == "perdure":
+        output = perdure(*words[1:], code=code)
+        return str(output.stdout + output.stderr)
+    if words[0] in INTERPRETERS:
+        environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+        command = [INTERPRETERS[words[0]], *words[1:]]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert result.returncode == code, result.stderr
+        return result.stdout
+    assert words[:2] == ["pip", "install"], f"unknown command {words}"
+    return ""
 
 
 def run_python(text: str, variables: dict[str, Any]) -> str:

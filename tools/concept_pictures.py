@@ -47,7 +47,7 @@ def train_runs(folder: Path) -> Path:
 
 def performance_picture(runs: Path) -> Picture:
     """The accuracy matrices of three learners."""
-    figure = Figure(figsize=(8.4, 3.1), layout="constrained")
+    figure = Figure(figsize=(6.8, 2.6), layout="constrained")
     captions = []
     for panel, name in zip(figure.subplots(1, 3, sharey=True), RUNS, strict=True):
         table = perdure.Record.open(runs / name).table
@@ -57,7 +57,7 @@ def performance_picture(runs: Path) -> Picture:
             panel.text(j, i, f"{100 * value:.0f}", ha="center", va="center", fontsize=9, color=color)
         for step in range(len(table)):
             panel.add_patch(_frame(step, step, ORANGE, 2))
-        panel.set_title(name, fontsize=11)
+        panel.set_title(name, fontsize=10)
         panel.set_xlabel("accuracy (%) on task")
         panel.set_xticks(range(len(table)), [str(task + 1) for task in range(len(table))])
         panel.set_yticks(range(len(table)), [str(step + 1) for step in range(len(table))])
@@ -84,15 +84,15 @@ def reasons_picture(runs: Path) -> Picture:
     if not torch.equal(_weights(first.network(0)), _weights(second.network(0))):
         raise ValueError("both learners must begin with the same network after task 1: they share the seed")
     scores = [float(metrics.shapc(maps[0], later)[0]) for later in maps[1:]]
-    figure = Figure(figsize=(8.4, 2.3), layout="constrained")
+    figure = Figure(figsize=(6.4, 1.9), layout="constrained")
     panels = figure.subplots(1, 1 + len(maps))
     _draw_image(panels[0], x[0, 0].numpy(), "gray_r")
-    panels[0].set_title("test image", fontsize=10)
+    panels[0].set_title("test image", fontsize=9)
     labels = ["", *(f"SHAPC {score:.2f}" for score in scores)]
     for panel, title, values, label in zip(panels[1:], networks, maps, labels, strict=True):
         _draw_image(panel, values[0, 0].numpy(), "RdBu_r", important=True)
-        panel.set_title(title, fontsize=10)
-        panel.set_xlabel(label, fontsize=10)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel(label, fontsize=9)
     accuracies = {entry.learner: entry.measures["average_accuracy"].mean for entry in audit.learners}
     parts = [f"{name} {calibrated[name]:.2f} and {accuracies[name]:.2f}" for name in names]
     image = ", ".join(f"{score:.2f}" for score in scores)
@@ -136,7 +136,7 @@ def causes_curves(name: str, curriculum: list[int]) -> NDArray[np.float64]:
 
 def causes_picture() -> Picture:
     """Two explanations with the same curves in one curriculum and different curves in another."""
-    figure = Figure(figsize=(8.4, 3.2), layout="constrained")
+    figure = Figure(figsize=(6.8, 2.9), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True, width_ratios=(2, 3))
     estimates = []
     for panel, curriculum in zip(panels, ([0, 1], [0, 1, 0, 1]), strict=True):
@@ -149,8 +149,8 @@ def causes_picture() -> Picture:
         panel.set_xticks(range(len(curriculum) + 1), ["start", *(f"task {task + 1}" for task in curriculum)])
         panel.set_xlabel("after training on")
     panels[0].set_ylabel("performance on task 1")
-    panels[0].set_title("each task once: the same curves", fontsize=11)
-    panels[1].set_title("tasks revisited: different curves", fontsize=11)
+    panels[0].set_title("each task once: the same curves", fontsize=10)
+    panels[1].set_title("tasks revisited: different curves", fontsize=10)
     panels[1].legend(fontsize=9, loc="lower right")
     return figure, (
         f"CLAMP estimates a retention of {estimates[0]} and of {estimates[1]} with each task once; "
@@ -191,15 +191,15 @@ def trust_picture() -> Picture:
         options = {"baseline": "mean"} if method == "integrated_gradients" else {}
         maps[method] = explain.attribute(network, x[1200:1201], y[1200:1201], method, **example, **options)
     maps["random"] = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 8, 8)))
-    figure = Figure(figsize=(9, 2.4), layout="constrained")
+    figure = Figure(figsize=(6.8, 1.9), layout="constrained")
     panels = figure.subplots(1, len(maps) + 1)
     _draw_image(panels[0], x[1200, 0].numpy(), "gray_r")
-    panels[0].set_title("test image", fontsize=10)
+    panels[0].set_title("test image", fontsize=9)
     for panel, (name, values) in zip(panels[1:], maps.items(), strict=True):
         _draw_image(panel, values[0].numpy(), "RdBu_r")
-        panel.set_title(name.replace("_", "\n"), fontsize=10)
+        panel.set_title(name.replace("_", "\n"), fontsize=9)
         panel.set_xlabel(
-            "reference" if name == "Shapley values" else f"bias {result[name].overall.mean:.4f}", fontsize=10
+            "reference" if name == "Shapley values" else f"bias {result[name].overall.mean:.4f}", fontsize=9
         )
     parts = [f"{name} {result[name].overall.mean:.4f}" for name in (*BIAS_METHODS, "constant", "random")]
     return figure, f"Mean attribution bias over 20 images: {', '.join(parts)}."
@@ -219,7 +219,7 @@ def retraining_picture(folder: Path) -> Picture:
         settings=audits.MapSettings(samples=50),
         out=folder / "retraining",
     )
-    figure = Figure(figsize=(8.4, 3.2), layout="constrained")
+    figure = Figure(figsize=(6.8, 2.9), layout="constrained")
     captions = []
     for panel, name in zip(figure.subplots(1, 2, sharex=True, sharey=True), methods, strict=True):
         pairs, scores = result.stages[0].pairs[name], result.scores(name, "l2-unit")
@@ -232,8 +232,8 @@ def retraining_picture(folder: Path) -> Picture:
         gamma = scores.plain.rate_threshold
         shares = [float((distances[rows] <= gamma).mean()) for rows in (pairs.one_right, pairs.both_right)]
         panel.plot([gamma, gamma], shares, color="black", linewidth=2)
-        panel.text(gamma, shares[1] + 0.02, f"ReCo {scores.reco_rate.mean:.2f}", ha="right", fontsize=10)
-        panel.set_title(name, fontsize=11)
+        panel.text(gamma, shares[1] + 0.02, f"ReCo {scores.reco_rate.mean:.2f}", ha="right", fontsize=9)
+        panel.set_title(name, fontsize=10)
         panel.set_xlabel("distance of the two maps")
         captions.append(f"{name} {scores.mege.mean:.2f} and {scores.reco_rate.mean:.2f} (p = {scores.p_value:.3f})")
         if name == methods[0]:

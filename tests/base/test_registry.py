@@ -1,5 +1,6 @@
 """Registries: duplicates, unknown names, summaries and entry points of other packages."""
 
+import os
 import sys
 import warnings
 from types import ModuleType
@@ -151,3 +152,67 @@ def test_a_built_in_module_that_fails_to_import_is_reported_by_every_call(tmp_pa
     for _ in range(2):
         with pytest.raises(RuntimeError, match="cannot be imported"):
             registry.names()
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Return a function that writes a file and names it in PERDURE_PLUGINS, after those that it named before."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry_module, "_plugins", set())
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delenv("PERDURE_PLUGINS", raising=False)
+
+    def write(name, code):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+        earlier = os.environ.get("PERDURE_PLUGINS")
+        monkeypatch.setenv("PERDURE_PLUGINS", name if earlier is None else os.pathsep.join([earlier, name]))
+
+    before = set(sys.modules)
+    yield write
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("entry_points")
+def test_files_of_the_user_register_entries_when_an_unknown_name_is_asked_for(plugin, monkeypatch):
+    registry = shapes()
+    monkeypatch.setitem(sys.modules, "plugin_registry", ModuleType("plugin_registry"))
+    monkeypatch.setattr(sys.modules["plugin_registry"], "registry", registry, raising=False)
+    plugin("own/tetra.py", "from plugin_registry import registry\nregistry.add('tetrahedron', 6)\n")
+    assert registry.get("square") == 4
+    assert "tetra" not in sys.modules
+    assert registry.get("tetrahedron") == 6
+    plugin("octa.py", "import tetra\nfrom plugin_registry import registry\nregistry.add('octahedron', 12)\n")
+    assert registry.names() == ["circle", "octahedron", "square", "tetrahedron"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        (
+            "bad.py",
+            "x = 1\ny = x / 0\n",
+            r"PERDURE_PLUGINS: bad.py failed in line 2 \(ZeroDivisionError: division by zero\)",
+        ),
+        ("missing.py", None, "PERDURE_PLUGINS: there is no file missing.py"),
+        (
+            "no.such.module",
+            None,
+            "there is no file no.such.module.py and no module no.such.module; expected file.py or a module",
+        ),
+        ("string.py", "", "PERDURE_PLUGINS: string.py: another module is called string; rename the file"),
+    ],
+)
+@pytest.mark.usefixtures("entry_points")
+def test_a_file_of_the_user_that_cannot_be_imported_is_an_error_each_time(plugin, tmp_path, name, code, message):
+    import string  # noqa: F401
+
+    plugin(name, code or "")
+    if code is None:
+        (tmp_path / name).unlink()
+    registry = shapes()
+    for _ in range(2):
+        with pytest.raises(InputError, match=message):
+            registry.get("cube")
+    assert registry.get("square") == 4

@@ -169,3 +169,17 @@ def test_an_object_in_place_of_a_function_is_refused_by_its_type(tmp_path):
     (tmp_path / "own.py").write_text("data = [1, 2]\n")
     with pytest.raises(InputError, match="'data' is a list; expected a function that returns it"):
         load_function(f"{tmp_path / 'own.py'}:data")
+
+
+def test_a_file_may_define_dataclasses_with_postponed_annotations(tmp_path):
+    path = tmp_path / "postponed.py"
+    path.write_text(
+        "from __future__ import annotations\n\nfrom dataclasses import dataclass\n\n\n"
+        "@dataclass\nclass Size:\n    hidden: int = 16\n\n\ndef size():\n    return Size().hidden\n"
+    )
+    assert load_function(f"{path}:size")() == 16
+    assert "postponed" not in sys.modules
+    path.write_text("def size():\n    return 17\n\n\nraise ValueError\n")
+    with pytest.raises(InputError, match=r"failed in line 5 \(ValueError"):
+        load_function(f"{path}:size")
+    assert "postponed" not in sys.modules

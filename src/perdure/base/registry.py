@@ -5,18 +5,24 @@ Also the versions of the installed packages that affect results.
 
 from __future__ import annotations
 
+import os
 import platform
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
 from perdure import __version__
 from perdure.base.errors import InputError, error_suggestion
+from perdure.base.user_code import import_plugin
 
 Entry = TypeVar("Entry")
+PLUGINS_VARIABLE = "PERDURE_PLUGINS"
+"""Environment variable with the user's files and modules that register entries, separated as in PATH."""
+_plugins: set[str] = set()
 
 
 class Registry(Generic[Entry]):
@@ -24,7 +30,8 @@ class Registry(Generic[Entry]):
 
     Built-in entries are registered when the modules of ``package`` are imported, which happens on first use. Other
     packages add entries through the entry-point group ``group``: each entry point names a module or an object whose import
-    registers the entry. A package that fails to import is reported as a warning and skipped.
+    registers the entry. A package that fails to import is reported as a warning and skipped. The user's own files and modules
+    are named by the environment variable PERDURE_PLUGINS; one that fails to import is an error.
     """
 
     def __init__(self, kind: str, *, group: str, package: str | None = None) -> None:
@@ -76,7 +83,11 @@ class Registry(Generic[Entry]):
                 import_module(module.name)
 
     def _load(self) -> None:
-        """Import the built-in entries and those of other packages, once."""
+        """Import the built-in entries, those of other packages and the user's plug-ins, each once."""
+        self._load_packages()
+        _import_plugins()
+
+    def _load_packages(self) -> None:
         if self._loaded:
             return
         self._loaded = True  # set first, because a module that is imported here may use the registry
@@ -90,6 +101,20 @@ class Registry(Generic[Entry]):
                 entry_point.load()
             except Exception as error:  # noqa: BLE001  (a broken plug-in must not stop the others)
                 warnings.warn(f"{self.kind} {entry_point.name!r} could not be loaded: {error}", stacklevel=3)
+
+
+def _import_plugins() -> None:
+    """Import the files and modules that PERDURE_PLUGINS names."""
+    for name in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
+        key = str(Path(name).resolve()) if name.endswith(".py") else name
+        if key in _plugins:
+            continue
+        _plugins.add(key)  # first, because the plug-in may use a registry
+        try:
+            import_plugin(name)
+        except InputError as error:
+            _plugins.discard(key)
+            raise InputError(f"{PLUGINS_VARIABLE}: {error}") from error.__cause__
 
 
 def _same_origin(first: object, second: object) -> bool:

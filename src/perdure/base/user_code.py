@@ -61,6 +61,24 @@ def load_object(text: str) -> Any:
     return UserFunction(path, name, value) if is_function else value
 
 
+def import_plugin(text: str) -> ModuleType:
+    """Import ``file.py`` or ``package.module``, which registers learners, explainers or other entries. The file is executed.
+
+    A file is imported under its name without the extension, so that other files can import the same module.
+    """
+    path = Path(text)
+    if not text.endswith(".py"):
+        return _imported(text, text, "file.py or a module")
+    if not path.is_file():
+        raise InputError(f"there is no file {text}")
+    _add_to_path(str(path.resolve().parent))
+    with user_errors(path.resolve(), text):
+        module = importlib.import_module(path.stem)
+    if Path(module.__file__ or "").resolve() != path.resolve():
+        raise InputError(f"{text}: another module is called {path.stem}; rename the file")
+    return module
+
+
 def _loaded(text: str) -> tuple[Path, str, Any]:
     file, colon, name = text.rpartition(":")
     if not colon:
@@ -73,7 +91,7 @@ def _loaded(text: str) -> tuple[Path, str, Any]:
     return Path(module.__file__ or file), name, value
 
 
-def _imported(text: str, name: str) -> ModuleType:
+def _imported(text: str, name: str, expected: str = "file.py:function") -> ModuleType:
     """Import a module; the working directory counts as a folder of modules."""
     _add_to_path(str(Path.cwd()))
     try:
@@ -84,9 +102,7 @@ def _imported(text: str, name: str) -> ModuleType:
             name,
             name.split(".", maxsplit=1)[0],
         ):
-            raise InputError(
-                f"{text}: there is no file {name}.py and no module {name}; expected file.py:function"
-            ) from None
+            raise InputError(f"{text}: there is no file {name}.py and no module {name}; expected {expected}") from None
         raise
 
 
@@ -100,8 +116,14 @@ def _executed(text: str, file: str) -> ModuleType:
         raise InputError(f"{text}: {file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     _add_to_path(str(path.resolve().parent))  # the file may import its neighbors, also when the function is called
-    with user_errors(path.resolve(), text):
-        spec.loader.exec_module(module)
+    # Dataclasses with annotations as strings look their module up by name while the file is executed.
+    is_registered = sys.modules.setdefault(path.stem, module) is module
+    try:
+        with user_errors(path.resolve(), text):
+            spec.loader.exec_module(module)
+    finally:
+        if is_registered:
+            sys.modules.pop(path.stem, None)
     return module
 
 

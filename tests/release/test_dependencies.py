@@ -1,4 +1,4 @@
-"""Dependencies and extras: each one is used, has a lower bound, and a missing extra is named with the command that installs it."""
+"""Dependencies and extras: each one is used and has a lower bound; an error names a missing extra and its command."""
 
 from __future__ import annotations
 
@@ -125,20 +125,9 @@ def test_without_an_extra_the_error_names_the_command_that_installs_it(extra, mo
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return original(name, *arguments, **keywords)
 
-    audit = stored_audit()
+    audit = Audit.load(ROOT / "tests/data/audit-0.1.json")
+    uses = {"ray": RayEngine().__enter__, "pandas": audit.to_pandas}
+    use = uses.get(extra, lambda: export(audit, extra, tmp_path / "out"))
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=re.escape(f'pip install "perdure[{extra}]"')):
-        if extra == "ray":
-            with RayEngine():
-                pass
-        elif extra == "pandas":
-            assert isinstance(audit, Audit)
-            audit.to_pandas()
-        else:
-            export(audit, extra, str(tmp_path / "out"))
-
-
-def stored_audit():
-    from perdure import Audit
-
-    return Audit.load(ROOT / "tests/data/audit-0.1.json")
+        use()

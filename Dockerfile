@@ -2,7 +2,7 @@
 #
 #   docker build -t perdure .
 #   docker run --rm --volume perdure-results:/results perdure
-#   docker run --rm --volume perdure-results:/results perdure perdure score /results/accuracy.csv
+#   docker run --rm --volume perdure-results:/results perdure perdure audit /results
 #
 # PIP_OPTIONS are options of pip for the installation of torch. Without them, pip takes the build for CUDA on Linux, which is
 # several GB larger. The address of the CPU builds is on PyTorch's page "Get started":
@@ -19,7 +19,7 @@ ENV OMP_NUM_THREADS=1 \
     PYTHONUNBUFFERED=1
 
 WORKDIR /build
-# hadolint ignore=SC2086
+# hadolint ignore=DL3013,SC2086
 RUN python -m pip install ${PIP_OPTIONS} "${TORCH}"
 COPY LICENSE README.md constraints.txt pyproject.toml ./
 COPY tools/readme_hook.py tools/
@@ -29,7 +29,7 @@ RUN python -m pip install --constraint constraints.txt . && rm -rf /build/*
 RUN useradd --create-home --uid 1000 perdure \
     && mkdir /results \
     && chown perdure /results
-USER perdure
+USER 1000
 WORKDIR /results
 VOLUME /results
 CMD ["perdure", "demo", "--out", "/results"]

@@ -29,7 +29,8 @@ def test_the_image_runs_the_demo_as_a_user_without_privileges():
     names = [name for name, _ in instructions()]
     assert names[0] == "FROM"
     assert arguments("FROM") == ["python:3.11-slim"]
-    assert arguments("USER") == ["perdure"]
+    assert arguments("USER") == ["1000"]
+    assert "--uid 1000" in "".join(arguments("RUN"))
     assert "RUN" not in names[names.index("USER") :]
     assert json.loads(arguments("CMD")[0]) == ["perdure", "demo", "--out", "/results"]
 

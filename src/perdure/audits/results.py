@@ -457,7 +457,7 @@ class Audit:
     def to_pandas(self) -> pd.DataFrame:
         """Return the numbers as a DataFrame: one row per learner and number, with mean, interval, runs and reason.
 
-        Needs pandas (``pip install 'perdure[pandas]'``). ``exporters.tidy_table`` describes the columns.
+        Needs pandas (``pip install "perdure[pandas]"``). ``exporters.tidy_table`` describes the columns.
         """
         from perdure.exporters import optional_package  # noqa: PLC0415  (exporters depend on audits)
         from perdure.exporters.tidy_table import TIDY_COLUMNS, tidy_rows  # noqa: PLC0415

@@ -15,7 +15,7 @@ _PEAK_RESET = Path("/proc/self/clear_refs")
 def reset_peak_memory() -> None:
     """Set the peak memory of this process to its present memory, where the system can do this (Linux)."""
     with suppress(OSError):
-        _PEAK_RESET.write_text("5")
+        _PEAK_RESET.write_text("5", encoding="ascii")
 
 
 def peak_memory() -> int:
@@ -30,7 +30,7 @@ def present_memory() -> int:
 
 def _status_entry(name: str) -> int:
     with suppress(OSError, ValueError):
-        for line in _STATUS.read_text().splitlines():
+        for line in _STATUS.read_text(encoding="utf-8").splitlines():
             if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
     return 0

@@ -261,13 +261,13 @@ def mark_failed(status: StatusFolder | None, unit: Unit, attempt: Attempt, numbe
 def available_memory() -> int:
     """Return the memory in bytes that this machine, or the control group of this process, has left."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return 2**62
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
     except OSError:
         return free
     return free if limit == "max" else min(free, max(0, int(limit) - used))

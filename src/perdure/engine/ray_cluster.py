@@ -125,5 +125,5 @@ def _import_ray() -> Any:
         import ray  # noqa: PLC0415  (an extra)
         import ray.exceptions  # noqa: PLC0415
     except ImportError:
-        raise InputError("the ray engine needs Ray: pip install 'perdure[ray]'") from None
+        raise InputError('the ray engine needs Ray: pip install "perdure[ray]"') from None
     return ray

@@ -118,7 +118,7 @@ class StatusFolder:
         folder = self.unit_folder(status.name)
         folder.mkdir(parents=True, exist_ok=True)
         temporary = folder / f".status-{platform.node()}-{os.getpid()}.tmp"
-        temporary.write_text(json.dumps(asdict(status)))
+        temporary.write_text(json.dumps(asdict(status)), encoding="utf-8")
         temporary.replace(folder / "status.json")
 
     def touch(self, name: str) -> None:
@@ -128,7 +128,7 @@ class StatusFolder:
     def append_log(self, name: str, text: str) -> None:
         """Add the output of an attempt to the log of a unit."""
         self.unit_folder(name).mkdir(parents=True, exist_ok=True)
-        with self.log_file(name).open("a") as file:
+        with self.log_file(name).open("a", encoding="utf-8") as file:
             file.write(text[-LARGEST_LOG:])
 
     def read(self, name: str, label: str = "") -> UnitStatus:

@@ -83,4 +83,4 @@ def optional_package(package: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise InputError(f"{package} is needed here ({error}): pip install 'perdure[{extra}]'") from None
+        raise InputError(f'{package} is needed here ({error}): pip install "perdure[{extra}]"') from None

@@ -132,14 +132,17 @@ def write_page(experiments: Sequence[Experiment], out: Path, page: Path) -> None
     for experiment in experiments:
         lines += [f"## {experiment.title} ({experiment.paper})", "", f"`perdure reproduce {experiment.name}`", ""]
         file = experiment_section_file(out, experiment)
-        lines += [file.read_text().strip() if file.exists() else earlier.get(experiment.name, "Not run yet."), ""]
+        lines += [
+            file.read_text(encoding="utf-8").strip() if file.exists() else earlier.get(experiment.name, "Not run yet."),
+            "",
+        ]
     write_atomically(page, "\n".join(lines).encode())
 
 
 def read_page_sections(page: Path) -> dict[str, str]:
     """Return the text of each section of a page that `write_page` wrote, by the name of its experiment."""
     sections = {}
-    for part in f"\n{page.read_text()}".split("\n## ")[1:]:
+    for part in f"\n{page.read_text(encoding='utf-8')}".split("\n## ")[1:]:
         command, _, text = part.partition("\n\n")[2].partition("\n\n")
         name = command.strip("` \n").rpartition(" ")[2]
         sections[name] = text.strip()

@@ -40,6 +40,7 @@ docs: $(STAMP) demo/report.html
 	$(BIN)/python tools/screenshots.py demo/report.html docs/images
 	$(BIN)/python tools/gallery.py demo docs
 	$(BIN)/python tools/api_pages.py docs/api
+	OMP_NUM_THREADS=1 $(BIN)/python tools/notebook_pages.py docs/notebooks
 	$(BIN)/mkdocs build --strict
 
 demo/report.html: | $(STAMP)

@@ -27,10 +27,11 @@ from perdure import figures
 
 STYLE = """\
 <style>
-.notebook-output pre > code { background: none; border-left: .15rem solid var(--md-default-fg-color--lightest); }
+.notebook-output pre > code { background: none; white-space: pre-wrap;
+  border-left: .15rem solid var(--md-default-fg-color--lightest); }
 .notebook-output table th, .notebook-output table td { min-width: 0 !important; padding: .5em .7em !important; }
 </style>"""
-"""Outputs are set apart from code, and cells of wide tables are as narrow as their text."""
+"""Outputs are set apart from code and wrapped, and cells of wide tables are as narrow as their text."""
 
 
 @dataclass

@@ -14,15 +14,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tools.api_pages import MODULES
 
 import perdure
 from perdure import learners, tasks
 from perdure.audits import ShapcSettings
 from perdure.base.registry import Registry
-
-ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tools"))
-from api_pages import MODULES  # noqa: E402  (a script, not a package)
 
 EVERY_FUNCTION = {"perdure", "perdure.metrics", "perdure.metrics.lifelong", "perdure.surrogate", "perdure.explain"}
 """Modules of which every public function has an example. The other ones have at least one example."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from tools.notebook_pages import Notebook, page, read_cells, run_notebook
 
 from perdure.policies import CheckResult
 
-ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tools"))
-from notebook_pages import Notebook, page, read_cells, run_notebook  # noqa: E402  (a script, not a package)
-
-FOLDER = ROOT / "docs/notebooks"
+FOLDER = Path(__file__).parents[1] / "docs/notebooks"
 
 
 def run(name: str, folder: Path) -> Notebook:

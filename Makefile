@@ -42,6 +42,7 @@ docs: $(STAMP) demo/report.html
 	$(BIN)/python tools/concept_pictures.py docs
 	$(BIN)/python tools/glossary_page.py docs/glossary.md
 	$(BIN)/python tools/api_pages.py docs/api
+	OMP_NUM_THREADS=1 $(BIN)/python tools/notebook_pages.py docs/notebooks
 	$(BIN)/mkdocs build --strict
 
 demo/report.html: | $(STAMP)

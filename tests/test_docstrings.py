@@ -11,17 +11,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from tools.api_pages import MODULES
 
 import perdure
 from perdure import learners, tasks
 from perdure.audits import ShapcSettings
 from perdure.base.registry import Registry
-
-ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tools"))
-from api_pages import MODULES  # noqa: E402  (a script, not a package)
 
 EVERY_FUNCTION = {"perdure", "perdure.metrics", "perdure.metrics.lifelong", "perdure.surrogate", "perdure.explain"}
 """Modules of which every public function has an example. The other ones have at least one example."""
@@ -55,7 +53,7 @@ EXAMPLES = docstring_examples()
 @pytest.fixture
 def registries(monkeypatch):
     """Undo the registrations of an example."""
-    registries: dict[int, Registry] = {}
+    registries: dict[int, Registry[Any]] = {}
     for name, module in list(sys.modules.items()):
         if name.startswith("perdure"):
             registries |= {id(value): value for value in vars(module).values() if isinstance(value, Registry)}
@@ -68,7 +66,7 @@ def registries(monkeypatch):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory) -> Path:
     """Return a folder with an audit of two learners, as that of ``make demo``."""
-    folder = tmp_path_factory.mktemp("demo")
+    folder: Path = tmp_path_factory.mktemp("demo")
     benchmark = tasks.load("split-digits", per_class=30)
     for name in ("naive", "rehearsal"):
         run = learners.Run(benchmark, learners.get(name), training=learners.Training(epochs=3))
@@ -81,7 +79,7 @@ def demo(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_prints_what_it_shows(tmp_path, monkeypatch, registries, request, name):
     monkeypatch.chdir(tmp_path)
-    if "demo/audit.json" in EXAMPLES[name].docstring:
+    if "demo/audit.json" in (EXAMPLES[name].docstring or ""):
         (tmp_path / "demo").symlink_to(request.getfixturevalue("demo"))
     report = io.StringIO()
     example = EXAMPLES[name]

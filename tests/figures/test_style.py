@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from perdure.figures import as_svg, save
+from perdure.figures import as_svg, attribution_bars, save
 from tests.helpers.crashes import contents
 
 NAMES = ["$x^{", r"$\frac$", "a\x1b[2Jb", "two\nlines", "evil\u202egnp", "<b>&amp;"]
@@ -78,3 +78,9 @@ def test_an_interrupted_write_keeps_the_earlier_file(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         save(figure, path)
     assert contents(tmp_path) == {"figure.svg": before}
+
+
+def test_notebooks_show_a_figure_without_pyplot():
+    """IPython knows matplotlib's figures only if pyplot was imported."""
+    figure = attribution_bars([["age = 39"]], {"shapley": [[0.3]]})
+    assert figure._repr_png_().startswith(b"\x89PNG")

@@ -114,7 +114,10 @@ class FeatureChange:
 
 @dataclass(frozen=True)
 class ExampleChange:
-    """One example for display: its prediction under both versions, and its calibrated score."""
+    """One example for display: its prediction under both versions, and its calibrated score.
+
+    ``position`` in the test set, task after task, and ``task`` are 0-based in Python, 1-based in files.
+    """
 
     position: OneBased
     task: OneBased

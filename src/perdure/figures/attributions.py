@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError
+from perdure.figures.style import Figure
 
 FloatArray = NDArray[np.float64]
 SIGNED_COLORMAP = "RdBu_r"  # red increases the output, blue decreases it; distinguishable for color-blind readers

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from perdure.figures.style import series_color
+from perdure.figures.style import Figure, series_color
 
 if TYPE_CHECKING:
     from perdure.audits.bias.results import BiasResult, ExplainerBias

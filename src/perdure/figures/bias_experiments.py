@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from perdure.figures.attributions import show_image
-from perdure.figures.style import series_color
+from perdure.figures.style import Figure, series_color
 
 FloatArray = NDArray[np.float64]
 

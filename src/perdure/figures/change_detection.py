@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from perdure.audits import Interval
-from perdure.figures.style import series_color
+from perdure.figures.style import Figure, series_color
 
 
 def change_detection_power(panels: Mapping[str, Mapping[str, Mapping[str, Interval]]], rate: float) -> Figure:

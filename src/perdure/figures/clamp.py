@@ -6,9 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from perdure.figures.style import series_color
+from perdure.figures.style import Figure, series_color
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

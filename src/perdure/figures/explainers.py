@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from perdure.figures.style import PALETTE, series_color
+from perdure.figures.style import PALETTE, Figure, series_color
 
 if TYPE_CHECKING:
     from perdure.audits import Interval

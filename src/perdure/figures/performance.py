@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from perdure.audits import CRITERIA, MEASURES, Audit, LearnerAudit
 from perdure.base.errors import InputError
-from perdure.figures.style import series_color
+from perdure.figures.style import Figure, series_color
 
 FloatArray = NDArray[np.float64]
 _BOUNDS = ("mean", "low", "high")

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from perdure.audits.controls import CONTROLS
 from perdure.base.errors import InputError
-from perdure.figures.style import series_color, style_shortened_label
+from perdure.figures.style import Figure, series_color, style_shortened_label
 
 if TYPE_CHECKING:
     from perdure.audits import CheckpointSummary, ExplainerScores, RetrainingSummary

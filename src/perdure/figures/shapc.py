@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
@@ -15,7 +14,7 @@ from perdure.audits import MEASURES, Audit, ShapcResult
 from perdure.audits.shapc.maps import StoredExample
 from perdure.base.errors import InputError
 from perdure.figures.attributions import CLIP_QUANTILE, overlay, show_image
-from perdure.figures.style import PALETTE, series_color, style_shortened_label
+from perdure.figures.style import PALETTE, Figure, series_color, style_shortened_label
 
 BARS = ("average_accuracy", "forgetting", "shapc_mean", "shapc_var")
 MOST_OVERLAID = 4

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import rc_context
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
@@ -24,6 +24,13 @@ LONGEST_LABEL = 60
 _METADATA: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
+class Figure(MatplotlibFigure):
+    """A figure that notebooks show as a picture. Those of matplotlib are shown only if pyplot is imported."""
+
+    def _repr_png_(self) -> bytes:
+        return _figure_bytes(self, "png", dpi=100)
+
+
 def series_color(index: int) -> str:
     """Return the color of the learner (or explainer) with this index."""
     return PALETTE[index % len(PALETTE)]
@@ -34,7 +41,7 @@ def style_shortened_label(name: str, max_length: int = 18) -> str:
     return name if len(name) <= max_length else name[: max_length - 1] + "…"
 
 
-def save(figure: Figure, path: str | Path) -> Path:
+def save(figure: MatplotlibFigure, path: str | Path) -> Path:
     """Write a figure as PNG, SVG or PDF, depending on the file name's extension, and return the path.
 
     The same figure always gives the same bytes: files contain no dates and no random identifiers. They are written
@@ -57,13 +64,13 @@ def save(figure: Figure, path: str | Path) -> Path:
     return path
 
 
-def as_svg(figure: Figure) -> str:
+def as_svg(figure: MatplotlibFigure) -> str:
     """Return a figure as an SVG element that can be embedded in HTML."""
     svg = _figure_bytes(figure, "svg").decode()
     return svg[svg.index("<svg") :]
 
 
-def _figure_bytes(figure: Figure, extension: str, **options: Any) -> bytes:
+def _figure_bytes(figure: MatplotlibFigure, extension: str, **options: Any) -> bytes:
     """Return a figure as the bytes of a file, which depend on nothing but the figure."""
     _escape_names(figure)
     file = io.BytesIO()
@@ -73,7 +80,7 @@ def _figure_bytes(figure: Figure, extension: str, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def _escape_names(figure: Figure) -> None:
+def _escape_names(figure: MatplotlibFigure) -> None:
     """Escape control characters in all texts of a figure, and draw ``$`` as it is."""
     for text in figure.findobj(Text):
         text.set_parse_math(False)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from perdure.base.errors import InputError, escape_control_characters
 from perdure.figures.attributions import CLIP_QUANTILE, SIGNED_COLORMAP
+from perdure.figures.style import Figure
 
 FloatArray = NDArray[np.float64]
 CHARACTERS = 96  # of a line of colored words

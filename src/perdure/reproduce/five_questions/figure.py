@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from perdure.figures.style import series_color
+from perdure.figures.style import Figure, series_color
 from perdure.metrics import Interval
 from perdure.reproduce.five_questions.analysis import ANSWERS, FiveAnswers
 

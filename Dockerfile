@@ -5,9 +5,9 @@
 #   docker run --rm --volume perdure-results:/results perdure perdure audit /results
 #
 # PIP_OPTIONS are options of pip for the installation of torch. Without them, pip takes the build for CUDA on Linux, which is
-# several GB larger. The address of the CPU builds is on PyTorch's page "Get started":
+# several GB larger. PyTorch's page "Get started" has the options for the CPU build:
 #
-#   docker build --build-arg PIP_OPTIONS="--index-url ADDRESS" -t perdure .
+#   docker build --build-arg PIP_OPTIONS="OPTIONS" -t perdure .
 FROM python:3.11-slim
 
 ARG PIP_OPTIONS=""

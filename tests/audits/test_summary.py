@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+import perdure
 from perdure.audits import Audit, RunProvenance, audit_runs
 from perdure.audits import audit as audit_records
 from perdure.audits.audit import add_shapc_to_audit
@@ -451,3 +453,21 @@ def test_the_text_says_which_intervals_do_not_fit():
 def test_a_number_and_its_percent_sign_stay_on_one_line():
     assert wrapped("learners (90 %, 90 %)", 13) == ["learners", "(90 %, 90 %)"]
     assert wrapped("learners (90 %, 90 %)", 12) == ["learners", "(90 %, 90 %)"]
+
+
+def test_commands_for_a_record_of_an_own_loop_say_that_they_need_its_network(tmp_path):
+    def recorded(folder, **references):
+        recorder = perdure.Recorder(folder, tasks=2, learner="mine", **references)
+        for _ in range(2):
+            recorder.after_task(torch.nn.Linear(4, 2), accuracy=[0.9, 0.5])
+        (learner,) = perdure.audit(folder).summary().learners
+        return learner
+
+    learner = recorded(tmp_path / "plain")
+    needed = " --network FILE.py:FUNCTION --data FILE.py:NAME"
+    assert learner["reasons"].command == f"perdure audit {tmp_path / 'plain'} --shapc{needed}"
+    assert learner["trust"].command == f"perdure trust bias {tmp_path / 'plain'}{needed}"
+    assert learner["causes"].command == f"perdure audit {tmp_path / 'plain'} --clamp"
+    (tmp_path / "own.py").write_text("def make():\n    pass\n")
+    learner = recorded(tmp_path / "named", network=f"{tmp_path / 'own.py'}:make")
+    assert learner["reasons"].command == f"perdure audit {tmp_path / 'named'} --shapc"

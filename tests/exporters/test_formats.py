@@ -116,10 +116,10 @@ def test_pandas_gets_the_same_table(audit):
 def test_a_missing_package_is_named_with_the_way_to_install_it(audit, monkeypatch, tmp_path):
     for package in ("pandas", "pyarrow", "mlflow", "mlflow.exceptions", "tensorboard", "tensorboard.compat.proto"):
         monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=r"pandas is needed .* pip install 'perdure\[pandas\]'"):
+    with pytest.raises(InputError, match=r'pandas is needed .* pip install "perdure\[pandas\]"'):
         audit.to_pandas()
     for name, extra in (("parquet", "parquet"), ("mlflow", "mlflow"), ("tensorboard", "tensorboard")):
-        with pytest.raises(InputError, match=rf"is needed here .* pip install 'perdure\[{extra}\]'"):
+        with pytest.raises(InputError, match=rf'is needed here .* pip install "perdure\[{extra}\]"'):
             export(audit, name, tmp_path / name)
     with pytest.raises(ZeroDivisionError), optional_package("x", "x"):
         _ = 1 / 0

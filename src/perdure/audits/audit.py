@@ -27,6 +27,7 @@ from perdure.importers.source import digest_of_files
 from perdure.metrics import CE_EPSILON, Interval, Missing, interval
 from perdure.record import Manifest, Measurements, Record, find_records
 from perdure.record.reader import MEASUREMENT_FILES, record_digest, split_record_paths
+from perdure.record.references import read_references
 
 if TYPE_CHECKING:
     from perdure.audits.shapc.runner import ShapcProgress
@@ -342,6 +343,7 @@ def _known_seeds(records: Sequence[Record]) -> dict[str, int]:
 def audit_provenance(record: Record) -> RunProvenance:
     """Return the provenance of a record."""
     manifest = record.manifest
+    reference = None if manifest.network else read_references(record.path).get("network")
     return RunProvenance(
         run=str(record.path),
         learner=manifest.learner,
@@ -349,7 +351,7 @@ def audit_provenance(record: Record) -> RunProvenance:
         seed=manifest.seed,
         command=_repeat_command(manifest),
         settings=manifest.settings,
-        network=manifest.network,
+        network=manifest.network if reference is None else {"reference": reference.target},
         data=manifest.provenance,
         software=manifest.software,
         hardware=manifest.hardware,

@@ -58,6 +58,8 @@ NUMBERS_ONLY = "the networks are needed, and these results hold numbers only"
 HOW_TO_RECORD = "First train with perdure run, or record your own training loop with perdure.Recorder."
 MOST_PATHS = 3
 """Paths that a command lists; with more of them, it has the placeholder RUNS."""
+OWN_NETWORK = " --network FILE.py:FUNCTION --data FILE.py:NAME"
+"""What a command needs for records that do not name their network and data."""
 _READING = ("percent", "losses", "metric", "group", "curriculum")
 """Options without which results of other frameworks may not be readable."""
 
@@ -238,7 +240,14 @@ def measuring_command(audit: Audit, question: Question, entry: LearnerAudit | No
     ``entry``: the learner to measure, for commands that take a single run. Unknown paths stay RUNS and RUN.
     """
     named = re.sub(r"\bRUNS\b", lambda _: runs_word(audit), question.command)
-    return re.sub(r"\bRUN\b", lambda _: _run(audit, entry), named)
+    named = re.sub(r"\bRUN\b", lambda _: _run(audit, entry), named)
+    return named if question in (PERFORMANCE, CAUSES) or _networks_are_known(audit, entry) else named + OWN_NETWORK
+
+
+def _networks_are_known(audit: Audit, entry: LearnerAudit | None) -> bool:
+    """Return whether the records say where their networks come from; those of a user's own loop may not."""
+    runs = [run for run in audit.provenance if entry is None or run.run in entry.runs]
+    return all(run.network or not run.checkpoints for run in runs)
 
 
 def what_is_needed(audit: Audit, entries: Sequence[LearnerAudit], question: Question) -> str:

@@ -52,8 +52,9 @@ class Recorder:
     last one (``last``), or also one after every K steps (``every-K``), which saves disk space in long sequences.
 
     A directory that holds a record already raises `InputError` unless ``resume=True``, or no step of the record is finished and
-    the call defines the same run: then it starts again. With ``resume=True``, ``next_step`` is the step to continue with, and ``restore(net)`` loads the last checkpoint. If the software, the device or the number of threads has
-    changed since the record was started, resuming raises an error unless ``allow_changes=True``; the change is recorded.
+    the call defines the same run: then it starts again. With ``resume=True``, ``next_step`` is the step to continue with, and
+    ``restore(net)`` loads the last checkpoint. If the software, the device or the number of threads has changed since the
+    record was started, resuming raises an error unless ``allow_changes=True``; the change is recorded.
 
     Examples
     --------

@@ -83,7 +83,9 @@ def load_target(
         return _with_counts(_from_paths(paths, importing or ImportOptions()), examples)
     if isinstance(source, list | tuple | np.ndarray) or (hasattr(source, "detach") and hasattr(source, "ndim")):
         return _with_counts(_from_matrix(source), examples)
-    return Target(getattr(source, "__name__", None) or type(source).__name__, models=(source,))
+    from perdure.comparisons.versions import model_class_name  # noqa: PLC0415  (it needs torch)
+
+    return Target(model_class_name(source), models=(source,))
 
 
 def _is_model(path: Path, has_network: bool) -> bool:

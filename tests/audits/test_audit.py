@@ -1,6 +1,7 @@
 """Audits of runs, and their files."""
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,6 +145,19 @@ def test_unfinished_runs_are_excluded_or_marked(tmp_path):
     assert "Not included:" in str(audit)
     with pytest.raises(InputError, match="nothing to audit"):
         audit_records(tmp_path / "done/2")
+
+
+def test_equal_records_without_a_finished_task_are_not_called_copies(tmp_path):
+    for name in ("a", "b", "c"):
+        recorder = perdure.Recorder(tmp_path / name, tasks=3)
+    for row in R:
+        recorder.after_task(accuracy=row)
+    shutil.copytree(tmp_path / "c", tmp_path / "d")
+    assert perdure.audit(tmp_path).left_out == {
+        str(tmp_path / "a"): "no task is finished yet",
+        str(tmp_path / "b"): "no task is finished yet",
+        str(tmp_path / "d"): f"a copy of {tmp_path / 'c'}",
+    }
 
 
 def test_learners_of_different_benchmarks_are_not_ranked_together():

@@ -122,6 +122,16 @@ def test_mistakes_are_reported_in_one_line(perdure, tmp_path, text, arguments, m
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(("target", "baseline"), [("w.pt", None), ("w.pt", "m.csv"), ("m.csv", "w.pt")])
+def test_a_file_of_weights_needs_a_network_and_data(perdure, files, tmp_path, target, baseline):
+    files(PASS)
+    (tmp_path / "w.pt").write_bytes(b"\x80\x02binary")
+    done = perdure("check", target, *(["--baseline", baseline] if baseline else []), code=2)
+    assert done.stderr == "perdure: w.pt: a file of weights needs --network file.py:function and --data\n"
+    done = perdure("check", "w.pt", "--init", "--policy", "new.toml", code=2)
+    assert done.stderr == "perdure: w.pt: expected a record or results with accuracies after each step\n"
+
+
 def write_record(folder: Path, accuracy: float) -> None:
     recorder = Recorder(folder, learner="ewc", tasks=["a", "b"], test_examples=[400, 400])
     table = np.full((2, 2), accuracy)

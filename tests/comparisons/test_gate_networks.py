@@ -161,6 +161,13 @@ def test_models_with_data():
     assert (result.verdict, result.exit_code) == ("fail", 1)
 
 
+def test_an_adapted_model_has_the_name_of_the_model_that_it_wraps():
+    policy = rules({"metric": "accuracy", "threshold": 0.5})
+    new, old = perdure.adapt(Constant(0.1)), perdure.adapt(Constant(0.0))
+    result = perdure.check(new, policy, baseline=old, data=synthetic(20))
+    assert (result.target, result.baseline) == ("Constant", "Constant")
+
+
 @pytest.mark.parametrize(("threshold", "verdict"), [(0.5, "pass"), (0.999, "fail"), (0.9, "undecided")])
 def test_a_sequential_check_stops_when_it_is_decided(threshold, verdict):
     result = perdure.check(

@@ -106,6 +106,18 @@ def test_the_command_shows_what_is_running_and_what_failed(perdure, tmp_path):
     assert "naive seed 0" in perdure("status", tmp_path, "--all").stdout
 
 
+def test_a_part_whose_process_has_ended_is_called_stopped_and_says_how_to_resume(perdure, tmp_path):
+    folder = study(tmp_path, [("running", {"done": 1, "total": 4})])
+    os.utime(folder.unit_folder("train-0") / "status.json", (0, 0))
+    text = " ".join(perdure("status", tmp_path).stdout.split())
+    assert "0 of 1 done, 1 stopped" in text
+    assert "stopped: the same command resumes it" in text
+    assert "lost" not in text
+    assert "elsewhere:1" not in text
+    (plan,) = json.loads(perdure("status", tmp_path, "--json").stdout)
+    assert plan["counts"]["lost"] == 1
+
+
 def test_the_command_writes_json(perdure, tmp_path):
     study(tmp_path, [("done", {"seconds": 10.0}), ("waiting", {})])
     (plan,) = json.loads(perdure("status", tmp_path, "--json").stdout)

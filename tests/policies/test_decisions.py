@@ -188,3 +188,17 @@ def test_a_damaged_result_is_refused(tmp_path):
     file.write_text('{"schema": 1, "rules": [{}]}')
     with pytest.raises(ValueError, match="a field is missing or malformed"):
         CheckResult.load(file)
+
+
+@pytest.mark.parametrize("metric", ["reasons", "shapc_calibrated"])
+def test_calibrated_scores_are_clipped_in_texts_only(metric):
+    rule = Rule(metric, threshold=-0.5)
+    decision = decided(rule, interval(-0.0235, -0.7171, 1.2))
+    assert decision.evidence == "0.0000 [0.0000, 1.0000]"
+    assert "0.0000 [0.0000, 1.0000]" in str(decision)
+    assert decision.verdict == "undecided"  # the clipped interval would pass
+    result = CheckResult("run", "policy.toml", (decision,), 0.05, 0.95)
+    assert result.to_json()["rules"][0]["interval"]["low"] == -0.7171
+    assert decided(rule, interval(0.25, math.nan, math.nan)).evidence == "0.2500, no interval"
+    change = decided(Rule(metric, min_absolute_change=-0.1), interval(-0.3, -0.5, -0.2), "change")
+    assert change.evidence == "-0.3000 [-0.5000, -0.2000]"

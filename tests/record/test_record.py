@@ -17,10 +17,10 @@ from torch import nn
 
 from perdure import Record, Recorder
 from perdure.base.errors import InputError
-from perdure.base.files import remove_temp_files, write_atomically
+from perdure.base.files import lock_folder, remove_temp_files, write_atomically
 from perdure.record import find_records
 from perdure.record.reader import RecordWarning, load_tensors, save_tensors
-from perdure.record.state import load_state, save_state
+from perdure.record.state import STATE, load_state, save_state
 from tests.helpers.crashes import Crash, contents, crash_at_write
 from tests.helpers.records import remove_digests
 
@@ -353,6 +353,42 @@ def test_misuse_of_the_recorder_is_rejected(tmp_path):
     with pytest.raises(InputError, match="JSON"):
         Recorder(tmp_path / "u", tasks=1, settings={"net": NET})
     assert not (tmp_path / "t").exists()
+
+
+def test_a_record_without_a_finished_step_is_started_again(tmp_path):
+    network = tmp_path / "nets.py"
+    network.write_text("def make():\n    return None\n")
+    failed = Recorder(tmp_path / "r", tasks=2, seed=1, network=f"{network}:make")
+    failed.before_training([0.9, 0.9])
+    with pytest.raises(InputError, match="Divide percentages by 100"):
+        failed.after_task(NET, accuracy=[90, 10])
+    for folder in ("r", "undisturbed"):
+        recorder = Recorder(tmp_path / folder, tasks=2, seed=1)
+        assert Record.open(tmp_path / folder).initial is None
+        recorder.after_task(NET, accuracy=[0.9, 0.1])
+    assert contents(tmp_path / "r") == contents(tmp_path / "undisturbed")
+    with pytest.raises(InputError, match="already holds a record"):
+        Recorder(tmp_path / "r", tasks=2, seed=1)
+
+
+def test_only_an_empty_record_of_the_same_run_that_nobody_uses_is_started_again(tmp_path):
+    first = Recorder(tmp_path / "r", tasks=2, seed=1)
+    with pytest.raises(InputError, match="already holds a record"):
+        Recorder(tmp_path / "r", tasks=2, seed=2)
+    with lock_folder(tmp_path / "r"), pytest.raises(InputError, match="another process is using this folder"):
+        Recorder(tmp_path / "r", tasks=2, seed=1)
+    save_state(tmp_path / "r" / STATE, {"position": 0})
+    with pytest.raises(InputError, match="already holds a record"):
+        Recorder(tmp_path / "r", tasks=2, seed=1)
+    shutil.rmtree(tmp_path / "r/state")
+    second = Recorder(tmp_path / "r", tasks=2, seed=1)
+    first.after_task(NET, accuracy=[0.9, 0.1])
+    before = contents(tmp_path / "r")
+    with pytest.raises(InputError, match="another process writes this record"):
+        second.after_task(NET, accuracy=[0.5, 0.5])
+    with pytest.raises(InputError, match="another process writes this record"):
+        second.before_training([0.5, 0.5])
+    assert contents(tmp_path / "r") == before
 
 
 def test_a_loop_resumed_at_the_wrong_step_is_detected(tmp_path):

@@ -49,6 +49,7 @@ _TRAINING = (
     "evaluate_every",
 )
 _DECAY = 0.1
+UNSTARTED = "no task is finished yet"
 _WITHOUT_OPTION = (
     "decay",
     "tuning_trials",
@@ -142,14 +143,16 @@ def audit(
     reading = importing or ImportOptions()
     imported = read_imported_runs(other_paths, reading) if other_paths else ()
     found = {path: record_digest(path) for path in find_records(record_paths)} if record_paths else {}
-    copies = _copies(found)
-    records = [Record.open(path) for path in found if str(path) not in copies]
+    originals = _originals_of_copies(found)
+    records = [Record.open(path) for path in found if path not in originals]
+    empty = {record.path for record in records if record.manifest.steps_done == 0}
+    copies = {str(path): UNSTARTED if first in empty else f"a copy of {first}" for path, first in originals.items()}
     runs, left_out = _usable([record.measurements for record in records] + [run.measurements for run in imported])
     left_out |= copies
     seeds = _known_seeds(records) | {run.name: run.seed for run in imported if run.seed is not None}
     digests = {run.name: digest_of_files(run.files) for run in imported}
     if not runs:
-        raise InputError(f"{next(iter(left_out))}: no task is finished yet, so there is nothing to audit")
+        raise InputError(f"{next(iter(left_out))}: {UNSTARTED}, so there is nothing to audit")
     used = [record for record in records if str(record.path) not in left_out]
     origin = Origin(
         command="audit",
@@ -252,14 +255,10 @@ def _fit_clamp(runs: Sequence[Measurements]) -> tuple[LatentProperties, ...]:
     return fit_clamp(runs)
 
 
-def _copies(found: Mapping[Path, str]) -> dict[str, str]:
-    """Return the records with the same files as another one, such as a backup; they are not further seeds."""
+def _originals_of_copies(found: Mapping[Path, str]) -> dict[Path, Path]:
+    """Return the records with the same files as an earlier one, such as a backup, and that one; they are not further seeds."""
     first: dict[str, Path] = {}
-    return {
-        str(path): f"a copy of {first[digest]}"
-        for path, digest in found.items()
-        if first.setdefault(digest, path) != path
-    }
+    return {path: first[digest] for path, digest in found.items() if first.setdefault(digest, path) != path}
 
 
 def add_trust_to_audit(audit: Audit) -> Audit:
@@ -291,7 +290,7 @@ def _usable(runs: Sequence[Measurements]) -> tuple[list[Measurements], dict[str,
     usable, left_out = [], {}
     for run in runs:
         if len(run.table) == 0:
-            left_out[run.run] = "no task is finished yet"
+            left_out[run.run] = UNSTARTED
         elif not run.complete and (run.benchmark, run.learner) in finished:
             left_out[run.run] = "unfinished, while other runs of the learner are finished"
         else:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from perdure.engine import PlanStatus, StatusFolder, UnitStatus
 
 WATCH_SECONDS = 1.0
+_WORDS = {"lost": "stopped"}
+"""Printed names of states, where they differ from those in the JSON."""
 SHOWN_UNITS = 20
 """Units of each kind that the table lists; --all lists every one, and --json too."""
 
@@ -36,7 +38,7 @@ def status(
     """Show which parts of a study are running, done, failed or waiting, and the time left.
 
     Works from any machine that sees the folder, also while the study runs elsewhere. A part whose process has not been heard
-    of for a minute is lost: it resumes when the command is run again.
+    of for a minute is stopped: it resumes when the command is run again.
     """
     from perdure.engine import StatusFolder
 
@@ -64,9 +66,13 @@ def _view(plans: list[PlanStatus], folder: StatusFolder, show_all: bool) -> Grou
     for plan in plans:
         counts = plan.counts
         total = len(plan.units)
-        numbers = ", ".join(f"{counts[state]} {state}" for state in counts if counts[state] and state != "done")
+        numbers = ", ".join(
+            f"{counts[state]} {_WORDS.get(state, state)}" for state in counts if counts[state] and state != "done"
+        )
         line = f"{counts['done']} of {total} done" + (f", {numbers}" if numbers else "")
         parts += [shown_name(plan.command or "(command unknown)"), Text(f"  {line}{_eta(plan)}")]
+        if counts["lost"]:
+            parts.append(Text("  stopped: the same command resumes it"))
         listed = [unit for unit in plan.units if show_all or unit.state in ("running", "failed", "lost")]
         if listed:
             parts.append(_table(listed if show_all else listed[:SHOWN_UNITS], folder))
@@ -85,8 +91,8 @@ def _table(units: list[UnitStatus], folder: StatusFolder) -> Table:
         detail = unit.error if unit.state == "failed" else unit.detail if unit.state == "running" else ""
         if unit.state == "failed" and log.exists():
             detail += f" (log: {os.path.relpath(log)})"
-        place = f"{unit.host}:{unit.process}" if unit.state in ("running", "lost") else ""
-        table_row(table, (f" {unit.state} {percent}", unit.label, place, detail))
+        place = f"{unit.host}:{unit.process}" if unit.state == "running" else ""
+        table_row(table, (f" {_WORDS.get(unit.state, unit.state)} {percent}", unit.label, place, detail))
     return table
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perdure.base.errors import InputError
+from perdure.comparisons.weights import require_network_and_data
 from perdure.explain.adapters.adapted import Adapted, adapt, two_columns
 from perdure.explain.adapters.inputs import Table
 from perdure.record import Record, find_records
@@ -180,8 +181,13 @@ def load_version(source: Any, loading: Loading, name: str) -> Version:
 
 
 def _model_name(source: Any, name: str) -> str:
+    return f"{name} ({model_class_name(source)})"
+
+
+def model_class_name(source: Any) -> str:
+    """Return the name of a function, or of the class of a model; an adapted model has the name of the model that it wraps."""
     inner = source.model if isinstance(source, Adapted) else source
-    return f"{name} ({getattr(inner, '__name__', None) or type(inner).__name__})"
+    return str(getattr(inner, "__name__", None) or type(inner).__name__)
 
 
 def _from_path(path: Path, loading: Loading, name: str) -> Version:
@@ -231,13 +237,7 @@ def _recorded_step(path: Path, record: Path, run: LoadedRun) -> int:
 
 
 def _from_weights(path: Path, loading: Loading, name: str) -> Version:
-    missing = [word for word, value in (("network", loading.network), ("data", loading.data)) if value is None]
-    if missing:
-        options = " and ".join(
-            {"network": "network=make_net", "data": "data=(inputs, labels)"}[word] for word in missing
-        )
-        cli = " and ".join({"network": "--network file.py:function", "data": "--data"}[word] for word in missing)
-        raise InputError(f"{path}: a file of weights needs {options}", cli=f"{path}: a file of weights needs {cli}")
+    require_network_and_data(path, loading.network, loading.data)
     run = load_single_network(loading.network, loading.data, path, loading.device, name)
     return Version(str(path), run, run.last_step())
 

@@ -28,6 +28,8 @@ class Quantity:
     """Whether it compares with the baseline, so that it has no change relative to it."""
     is_cost: bool = False
     """Whether it is computed from costs, which are counted and have no interval."""
+    is_calibrated: bool = False
+    """Whether it is a calibrated score, whose values beyond 0 and 1 are clipped for display."""
 
 
 _OTHERS = {
@@ -43,6 +45,7 @@ _OTHERS = {
             "consistency of the reasons over the steps, from 0 (an untrained network) to 1 (identical reasons)",
             True,
             (-math.inf, math.inf),
+            is_calibrated=True,
         ),
         Quantity(
             "negative_flip_rate",
@@ -59,6 +62,7 @@ _OTHERS = {
             True,
             (-math.inf, math.inf),
             compares=True,
+            is_calibrated=True,
         ),
         Quantity(
             "expected_calibration_error",

@@ -63,12 +63,15 @@ class RuleResult:
 
     @property
     def evidence(self) -> str:
-        """The value with its interval, or "no evidence"."""
-        if math.isnan(self.interval.mean):
+        """The value with its interval, or "no evidence"; calibrated scores are clipped to [0, 1]."""
+        mean, low, high = self.interval.mean, self.interval.low, self.interval.high
+        if math.isnan(mean):
             return "no evidence"
-        if math.isnan(self.interval.low):
-            return f"{self.interval.mean:.4f}, no interval"
-        return f"{self.interval.mean:.4f} [{self.interval.low:.4f}, {self.interval.high:.4f}]"
+        if self.rule.quantity.is_calibrated and self.kind == "threshold":
+            mean, low, high = (value if math.isnan(value) else min(max(value, 0.0), 1.0) for value in (mean, low, high))
+        if math.isnan(low):
+            return f"{mean:.4f}, no interval"
+        return f"{mean:.4f} [{low:.4f}, {high:.4f}]"
 
     @property
     def next_step(self) -> str:

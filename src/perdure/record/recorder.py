@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import InputError, error_suggestion
-from perdure.base.files import read_csv_file, settle_digests, write_csv_file, write_json
+from perdure.base.files import DIGESTS, lock_folder, read_csv_file, settle_digests, write_csv_file, write_json
 from perdure.base.registry import software_versions
 from perdure.record import schema
 from perdure.record.kept_checkpoints import ALL, check_kept_checkpoints, kept_steps
@@ -25,6 +25,7 @@ from perdure.record.reader import (
     read_record_evaluations,
     save_tensors,
 )
+from perdure.record.references import FILE as REFERENCES
 from perdure.record.references import make_reference, write_references
 from perdure.record.schema import Checkpoint, Manifest
 from perdure.record.state import STATE
@@ -50,9 +51,10 @@ class Recorder:
     its tensors are then passed to ``after_task``. ``keep_checkpoints``: keep the checkpoints of all steps (``all``), only the
     last one (``last``), or also one after every K steps (``every-K``), which saves disk space in long sequences.
 
-    A directory that holds a record already raises `InputError` unless ``resume=True``. Then ``next_step`` is the step to
-    continue with, and ``restore(net)`` loads the last checkpoint. If the software, the device or the number of threads has
-    changed since the record was started, resuming raises an error unless ``allow_changes=True``; the change is recorded.
+    A directory that holds a record already raises `InputError` unless ``resume=True``, or no step of the record is finished and
+    the call defines the same run: then it starts again. With ``resume=True``, ``next_step`` is the step to continue with, and
+    ``restore(net)`` loads the last checkpoint. If the software, the device or the number of threads has changed since the
+    record was started, resuming raises an error unless ``allow_changes=True``; the change is recorded.
 
     Examples
     --------
@@ -125,12 +127,15 @@ class Recorder:
         self._accuracies: list[tuple[int, int | None, int, float]] = []
         self._costs: list[tuple[int | None, ...]] = []
         self._evaluations: list[tuple[int, int, int, int, float]] = []
-        if (self.path / schema.MANIFEST).exists():
-            if not resume:
+        exists = (self.path / schema.MANIFEST).exists()
+        if exists and not resume:
+            if not self._is_same_and_empty():
                 raise InputError(
                     f"{self.path}: this directory already holds a record. Choose another directory, or resume the record: pass "
                     "resume=True, call recorder.restore(net) and start the loop at recorder.next_step."
                 )
+            self._start_again()
+        elif exists:
             self._resume(Record.open(self.path), allow_changes)
         else:
             self._check_no_leftovers()
@@ -157,6 +162,7 @@ class Recorder:
         """Record the accuracies of the untrained network, which the GEM variant of forward transfer needs."""
         if self.next_step > 0:
             raise InputError(f"{self.path}: before_training must be called before the first after_task.")
+        self._check_no_other_process(self.next_step)
         self._accuracies = self._accuracy_rows(0, None, accuracy)
         self._write_table(schema.ACCURACY, schema.ACCURACY_COLUMNS, self._accuracies)
 
@@ -190,6 +196,7 @@ class Recorder:
         step = self.next_step
         if step == len(self._manifest.curriculum):
             raise InputError(f"{self.path}: all {step} steps are already recorded.")
+        self._check_no_other_process(step)
         trained = self._manifest.curriculum[step]
         number = self._task_number(task)
         if number is not None and number != trained:
@@ -249,6 +256,32 @@ class Recorder:
 
     def _write_manifest(self, manifest: Manifest) -> None:
         write_json(self.path / schema.MANIFEST, manifest.to_json(), digest=manifest.digests)
+
+    def _is_same_and_empty(self) -> bool:
+        """Return whether the folder holds a record of the same run in which no step is finished or in progress."""
+        try:
+            old = Record.open(self.path).manifest
+        except InputError:
+            return False
+        started = (schema.COST, schema.EVALUATIONS, STATE)
+        fields = (*_IDENTITY, "curriculum")
+        return (
+            old.steps_done == 0
+            and not any((self.path / name).exists() for name in started)
+            and all(getattr(old, name) == getattr(self._manifest, name) for name in fields)
+        )
+
+    def _start_again(self) -> None:
+        """Replace a record without finished steps, unless another process has locked it."""
+        with lock_folder(self.path):
+            for name in (schema.MANIFEST, schema.ACCURACY, REFERENCES, DIGESTS):
+                (self.path / name).unlink(missing_ok=True)
+            self._write_manifest(self._manifest)
+
+    def _check_no_other_process(self, step: int) -> None:
+        """Raise `InputError` if another process, which started the same record, has finished its first step already."""
+        if step == 0 and (self.path / schema.MANIFEST).exists() and Record.open(self.path).manifest.steps_done:
+            raise InputError(f"{self.path}: another process writes this record. Choose another directory.")
 
     def _check_no_leftovers(self) -> None:
         """Raise `InputError` if the folder holds files of a record whose record.json is missing."""

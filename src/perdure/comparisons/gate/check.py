@@ -15,7 +15,7 @@ from perdure.comparisons.gate.estimates import NoEvidence
 from perdure.comparisons.gate.questions import OF_EXAMPLES, Asked, Questions
 from perdure.comparisons.gate.reasons import EXPLAINED, ReasonsEvidence
 from perdure.comparisons.gate.sides import Side
-from perdure.comparisons.gate.targets import Target, check_comparable, load_target
+from perdure.comparisons.gate.targets import Target, check_comparable, check_sources, load_target
 from perdure.policies import CheckResult, Estimate, Question, decide
 from perdure.policies.decisions import confidence_level
 from perdure.policies.policy import NO_RULE
@@ -105,6 +105,9 @@ def check(
         raise InputError(f"{rules.source}: {NO_RULE}")
     new = load_target(target, examples, importing, network is not None)
     old = None if baseline is None else load_target(baseline, examples, importing, network is not None)
+    for side in (new, old):
+        if side is not None:
+            check_sources(side, network, data)
     if old is not None:
         check_comparable(new, old)
     networks = _lazy_networks(new, old, network, data, data_dir, device)

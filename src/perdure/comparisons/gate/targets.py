@@ -13,6 +13,7 @@ from perdure.audits import ImportOptions, audit_runs
 from perdure.audits.imported import read_imported_runs
 from perdure.audits.performance import run_seed
 from perdure.base.errors import InputError
+from perdure.comparisons.weights import require_network_and_data
 from perdure.importers.imported_run import check_values
 from perdure.metrics.missing import as_floats
 from perdure.record import Measurements, Record, find_records
@@ -82,15 +83,28 @@ def load_target(
         return _with_counts(_from_paths(paths, importing or ImportOptions()), examples)
     if isinstance(source, list | tuple | np.ndarray) or (hasattr(source, "detach") and hasattr(source, "ndim")):
         return _with_counts(_from_matrix(source), examples)
-    return Target(getattr(source, "__name__", None) or type(source).__name__, models=(source,))
+    from perdure.comparisons.versions import model_class_name  # noqa: PLC0415  (it needs torch)
+
+    return Target(model_class_name(source), models=(source,))
 
 
 def _is_model(path: Path, has_network: bool) -> bool:
     """Return whether a path is a checkpoint, a file of weights, or a folder of weights for a given network."""
     if path.suffix in WEIGHTS and path.is_file():
-        return has_network or path.parent.name == CHECKPOINTS
+        return True
     folder_of_weights = path.is_dir() and any(file.suffix in WEIGHTS for file in path.iterdir())
     return has_network and folder_of_weights and not (path / MANIFEST).exists()
+
+
+def check_sources(target: Target, network: Any, data: Any) -> None:
+    """Raise `InputError` if a target is a file of weights without a network and data; checkpoints of a record name theirs."""
+    for model in target.models:
+        if isinstance(model, Path) and model.is_file() and not _is_checkpoint(model):
+            require_network_and_data(model, network, data)
+
+
+def _is_checkpoint(path: Path) -> bool:
+    return path.parent.name == CHECKPOINTS and (path.parent.parent / MANIFEST).exists()
 
 
 def _from_paths(paths: Sequence[Path], importing: ImportOptions) -> Target:

@@ -421,7 +421,7 @@ def test_commands_have_the_paths_of_the_runs(tmp_path):
     assert needed.startswith("Reasons, Trust and Retraining: the networks are needed")
     assert "perdure.Recorder" in needed
     provenance = [
-        RunProvenance(f"my runs/{name}/seed-{seed}", name, "", seed, None, {}, {}, {}, {}, {}, {"1": "0" * 64})
+        RunProvenance(f"my runs/{name}/seed-{seed}", name, "", seed, None, {}, {"name": "small-conv"}, {}, {}, {}, {"1": "0" * 64})
         for name in "ab"
         for seed in range(2)
     ]

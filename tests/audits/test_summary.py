@@ -420,8 +420,9 @@ def test_commands_have_the_paths_of_the_runs(tmp_path):
     (needed,) = [point for point in points if NUMBERS_ONLY in point]
     assert needed.startswith("Reasons, Trust and Retraining: the networks are needed")
     assert "perdure.Recorder" in needed
+    network = {"name": "small-conv"}
     provenance = [
-        RunProvenance(f"my runs/{name}/seed-{seed}", name, "", seed, None, {}, {"name": "small-conv"}, {}, {}, {}, {"1": "0" * 64})
+        RunProvenance(f"my runs/{name}/seed-{seed}", name, "", seed, None, {}, network, {}, {}, {}, {"1": "0" * 64})
         for name in "ab"
         for seed in range(2)
     ]

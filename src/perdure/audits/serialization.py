@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from cattrs import Converter
-from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError, StructureHandlerNotFoundError
+from cattrs.errors import CattrsError
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 from numpy.typing import NDArray
 
@@ -33,7 +33,7 @@ def from_json(value: Any, kind: type[Result]) -> Result:
     """Return the result that `to_json` wrote; a malformed value raises KeyError, TypeError or ValueError."""
     try:
         return converter.structure(value, kind)
-    except (BaseValidationError, ForbiddenExtraKeysError, StructureHandlerNotFoundError) as error:
+    except CattrsError as error:
         raise ValueError(str(error)) from None
 
 

@@ -1,6 +1,7 @@
 """The five-question study: what is measured on each learner, how the answers are related, and the page."""
 
 import copy
+import math
 import re
 from dataclasses import replace
 
@@ -195,10 +196,13 @@ def test_a_run_whose_network_ignores_its_input_has_no_bias_and_is_named(finished
     assert learner.runs["bias"] == (kept,)
     assert sum(count for _, count in learner.least_biased) == 1
     text = page.five_questions_section(FinishedStudy(entry.study, rows), tmp_path)
-    assert "In 1 of 2 runs of `lwf`, the outputs of the final network do not depend on the explained inputs" in text
+    assert "In 1 of 2 runs of `lwf`, the gradients of the final network are 0 at all explained inputs" in text
     second["bias"] = missing
     assert "bias" not in analyze(rows).named("lwf").values
-    assert "do not depend" not in page.five_questions_section(entry, tmp_path)
+    assert "are 0 at all" not in page.five_questions_section(entry, tmp_path)
+    second["bias"] = copy.deepcopy(entry.rows[0]["bias"])
+    second["bias"]["explainers"]["grad"] = [math.nan, math.nan, math.nan]
+    assert analyze(rows).named("lwf").runs_without_bias == 2
 
 
 def test_the_page_answers_the_questions_and_keeps_other_sections(finished, tmp_path):

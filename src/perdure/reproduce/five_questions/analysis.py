@@ -71,7 +71,7 @@ class LearnerAnswers:
     """The explainer with the lowest bias, and in how many seeds, most frequent first."""
     retention_is_supported: bool
     runs_without_bias: int = 0
-    """Runs whose final network cannot be explained, because its outputs do not depend on the input."""
+    """Runs whose final network cannot be explained, because its gradients are 0 at all explained inputs."""
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,16 @@ def _answers(entry: Any, rows: Sequence[Row], clamp: LatentProperties | None) ->
 
 
 def _explainers(row: Row) -> dict[str, float]:
-    """Return the bias of each explainer that is ranked, without the controls."""
-    return {
-        name: float(values[0])
-        for name, values in row["bias"]["explainers"].items()
-        if name not in CONTROLS and values[0] is not None
+    """Return the bias of each explainer that is ranked, without the controls; nothing if that of one is missing.
+
+    Maps that are 0 for all examples have no bias, and the least of the others would not be comparable.
+    """
+    values = {
+        name: math.nan if entry[0] is None else float(entry[0])
+        for name, entry in row["bias"]["explainers"].items()
+        if name not in CONTROLS
     }
+    return {} if any(map(math.isnan, values.values())) else values
 
 
 def _column(learners: Sequence[LearnerAnswers], name: str) -> FloatArray:

@@ -235,8 +235,8 @@ def _constant_networks_note(results: FiveAnswers) -> str:
     if not counts:
         return ""
     return (
-        f"In {', '.join(counts)}, the outputs of the final network do not depend on the explained inputs, because its "
-        "features are inactive. These runs have no bias, and their SHAPC leaves out the pairs with such a network."
+        f"In {', '.join(counts)}, the gradients of the final network are 0 at all explained inputs, because its features are "
+        "inactive. These runs have no bias, and their SHAPC leaves out the pairs with such a network."
     )
 
 

@@ -167,6 +167,11 @@ def audit(
         imported=tuple(map(str, other_paths)),
         files=record_files(_records_to_keep(used)) | imported_files(imported),
         software=origin_software(),
+        named_networks=tuple(
+            str(record.path)
+            for record in used
+            if not record.manifest.network and "network" in read_references(record.path)
+        ),
     )
     result = add_trust_to_audit(
         replace(
@@ -342,7 +347,6 @@ def _known_seeds(records: Sequence[Record]) -> dict[str, int]:
 def audit_provenance(record: Record) -> RunProvenance:
     """Return the provenance of a record."""
     manifest = record.manifest
-    reference = None if manifest.network else read_references(record.path).get("network")
     return RunProvenance(
         run=str(record.path),
         learner=manifest.learner,
@@ -350,7 +354,7 @@ def audit_provenance(record: Record) -> RunProvenance:
         seed=manifest.seed,
         command=_repeat_command(manifest),
         settings=manifest.settings,
-        network=manifest.network if reference is None else {"reference": reference.target},
+        network=manifest.network,
         data=manifest.provenance,
         software=manifest.software,
         hardware=manifest.hardware,

@@ -293,6 +293,8 @@ class Origin:
     """Versions of Python and of the packages that affect results."""
     threads: int | None = None
     """Threads of torch, if the audit used it."""
+    named_networks: tuple[str, ...] = ()
+    """Runs of the user's own training loops whose records name their network."""
 
 
 @dataclass(frozen=True)

@@ -246,8 +246,9 @@ def measuring_command(audit: Audit, question: Question, entry: LearnerAudit | No
 
 def _networks_are_known(audit: Audit, entry: LearnerAudit | None) -> bool:
     """Return whether the records say where their networks come from; those of a user's own loop may not."""
+    named = () if audit.origin is None else audit.origin.named_networks
     runs = [run for run in audit.provenance if entry is None or run.run in entry.runs]
-    return all(run.network or not run.checkpoints for run in runs)
+    return all(run.network or not run.checkpoints or run.run in named for run in runs)
 
 
 def what_is_needed(audit: Audit, entries: Sequence[LearnerAudit], question: Question) -> str:

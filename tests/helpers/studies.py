@@ -18,7 +18,7 @@ SAVE = ("--save-seconds", "0")
 AUDIT = ("audit", "runs", "--shapc", "--examples", "16", "--samples", "40", "--untrained", "2")
 """32 units of about a tenth of a second each."""
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PERDURE_WORKERS": "2"}
-LONGEST = 300
+LONGEST = 120.0
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
